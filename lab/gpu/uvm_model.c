@@ -74,7 +74,7 @@ void uvm_list_refresh(struct uvm *uvm, uint32_t block) {
   uvm_list_push(uvm, block, list, false);
 }
 
-uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block) {
+uint64_t uvm_host_allocate_ns(struct uvm *uvm, uint32_t block) {
   if (uvm_blocks(uvm)[block].flags & UVM_HOST_ALLOCATED) return 0;
   uvm_edit(uvm, block)->flags |= UVM_HOST_ALLOCATED;
   uvm->counters.host_alloc_blocks++;
@@ -110,7 +110,7 @@ static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   if (out->pages != 0)
     uvm_moves(uvm, hooks, GPU_MOVE_EVICT, block, out->pages, uvm->now_ns);
   out->after_ns = uvm_ready_ns(uvm, b);
-  out->host_ns += uvm_host_allocate(uvm, block);
+  out->host_ns += uvm_host_allocate_ns(uvm, block);
   uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
   b->gpu_pages = b->host_pages = 0;
   uvm->counters.d2h_evict_bytes += uvm_pages_bytes(out->pages);
@@ -133,7 +133,7 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks,
   out->block = block;
   out->host_ns = uvm_ns(uvm->profile.evict_us);
   uvm_list_remove(uvm, block);
-  if (b->discard != 0) out->host_ns += uvm_host_allocate(uvm, block);
+  if (b->discard != 0) out->host_ns += uvm_host_allocate_ns(uvm, block);
   if (list == GPU_LIST_USED) {
     evict_used(uvm, hooks, block, out);
   } else if (list == GPU_LIST_UNUSED) {

@@ -239,7 +239,7 @@ bool uvm_take_chunk(struct uvm *uvm, const struct gpu_hooks *hooks, struct uvm_v
 uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
                            uint64_t earliest_ns);
 /* Allocates the block's host pages if it has none; returns the CPU time. */
-uint64_t uvm_host_allocate(struct uvm *uvm, uint32_t block);
+uint64_t uvm_host_allocate_ns(struct uvm *uvm, uint32_t block);
 /* Forgets the block's contents, which are worthless. Its chunk stays in its list. */
 void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block);
 /* Reports a move of a block's pages to the caller's hooks. */

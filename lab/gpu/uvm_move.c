@@ -320,7 +320,7 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
   next_pace(uvm);
   for (uint32_t i = 0; i < count; i++) {
     const struct uvm_block *b = &uvm_blocks(uvm)[first + i];
-    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate(uvm, first + i);
+    host_ns += uvm_ns(profile->prefetch_block_us) + uvm_host_allocate_ns(uvm, first + i);
     mapped[i] = is_mapped_for_cpu(b);
     copied_ns[i] = depart(uvm, hooks, first + i, host_ns, &copied_bytes);
     uvm->counters.prefetch_out_blocks++;

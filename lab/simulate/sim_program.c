@@ -26,8 +26,8 @@ static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t
 }
 
 /* Converts the step's uses to blocks; a discard includes only whole blocks. */
-static uint32_t blocks_of(struct pump_sim *sim, const struct pump_sim_step *step,
-                          uint64_t *touched_bytes) {
+static uint32_t convert_uses(struct pump_sim *sim, const struct pump_sim_step *step,
+                             uint64_t *touched_bytes) {
   bool whole = step->kind == GPU_DISCARD;
   uint32_t count = 0;
   for (uint32_t i = 0; i < step->uses; i++) {
@@ -107,7 +107,7 @@ static void issue(struct pump_sim *sim, const struct pump_sim_step *step) {
                                 .length_bytes = step->length_bytes,
                                 .cookie = operation ? (uint64_t)sim->step + 1 : 0,
                                 .discard_kind = GPU_DISCARD_UNMAP};
-  asked.use_count = blocks_of(sim, step, &touched_bytes);
+  asked.use_count = convert_uses(sim, step, &touched_bytes);
   if (operation) { /* before the submission, in which it may finish */
     stream->unfinished++;
     sim->unfinished++;

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.model import bounds, story
+from pump.model import bounds, event_log
 from pump.model.view import View
 from pump.wire.abi import INT64S, ffi, lib
 from pump.wire.mapping import Batch, Ranges
@@ -64,7 +64,7 @@ class ClientModel:
         self._facts = ffi.new("struct pump_model_device *")
         self._totals = ffi.new("struct pump_model_totals *")
         self._tally = ffi.new("struct pump_model_tally *")
-        self._kept = ffi.new("struct pump_learner_story *")
+        self._kept = ffi.new("struct pump_learner_log *")
         self._lost = ffi.new("struct pump_lost *")
         self._view = ffi.new("struct pump_view *")
         # Two reads instead of one for each number, because each decision needs a view.
@@ -160,12 +160,12 @@ class ClientModel:
         lib.pump_model_kept(self.raw, self._kept)
         return int(self._kept.operations)
 
-    def kept(self) -> story.Story:
+    def kept(self) -> event_log.EventLog:
         """Returns a copy of the events that are kept for another run."""
         lib.pump_model_kept(self.raw, self._kept)
-        return story.copied(self._kept)
+        return event_log.copied(self._kept)
 
-    def recall(self, earlier: story.Story) -> None:
+    def recall(self, earlier: event_log.EventLog) -> None:
         """Puts an earlier run before this run's history, whose operations until now must be kept.
         Raises MemoryError."""
         if lib.pump_model_recall(self.raw, earlier.raw()) != 0:

@@ -1,4 +1,4 @@
-"""A story: the log of the first events of a run for a learner (daemon/core/predict/learner.h)."""
+"""The log of a run's first events, for a learner (daemon/core/predict/learner.h)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACCESS: Final = np.dtype(
 Keys = NDArray[np.uint64]
 
 
-class Story(NamedTuple):
+class EventLog(NamedTuple):
     """An event log. steps: dtype STEP, shape [n]. accesses: dtype ACCESS, shape [m], of all
     operations in order."""
 
@@ -42,18 +42,18 @@ class Story(NamedTuple):
         return found
 
     def raw(self) -> Any:
-        """Returns a `struct pump_learner_story *` over the arrays, which must outlive it."""
-        story = ffi.new("struct pump_learner_story *")
-        story.steps = ffi.cast("struct pump_learner_step *", self.steps.ctypes.data)
-        story.accesses = ffi.cast("struct pump_access *", self.accesses.ctypes.data)
-        story.step_count, story.access_count = len(self.steps), len(self.accesses)
-        story.operations = len(self.keys())
-        return story
+        """Returns a `struct pump_learner_log *` over the arrays, which must outlive it."""
+        event_log = ffi.new("struct pump_learner_log *")
+        event_log.steps = ffi.cast("struct pump_learner_step *", self.steps.ctypes.data)
+        event_log.accesses = ffi.cast("struct pump_access *", self.accesses.ctypes.data)
+        event_log.step_count, event_log.access_count = len(self.steps), len(self.accesses)
+        event_log.operations = len(self.keys())
+        return event_log
 
 
-def copied(raw: Any) -> Story:
-    """Returns a copy of a `struct pump_learner_story *`."""
-    return Story(
+def copied(raw: Any) -> EventLog:
+    """Returns a copy of a `struct pump_learner_log *`."""
+    return EventLog(
         _copied(raw.steps, raw.step_count, STEP), _copied(raw.accesses, raw.access_count, ACCESS)
     )
 

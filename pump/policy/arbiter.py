@@ -114,9 +114,9 @@ def _share(memory: int, claims: Sequence[Claim]) -> list[int]:
     owned = [(claim, claim.activity) for claim in claims]
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
         level = [i for i, claim in enumerate(claims) if claim.priority == priority]
-        _raise(memory, budgets, level, wants, owned)
+        _share_rest(memory, budgets, level, wants, owned)
     everyone = range(len(claims))
-    _raise(memory, budgets, everyone, [memory] * len(claims), owned)
+    _share_rest(memory, budgets, everyone, [memory] * len(claims), owned)
     return budgets
 
 
@@ -140,7 +140,7 @@ def _floors(memory: int, least: int, claims: Sequence[Claim]) -> list[int]:
     return [max(least, floor) for floor in floors]
 
 
-def _raise(
+def _share_rest(
     memory: int,
     levels: list[int],
     which: Sequence[int],

@@ -86,7 +86,7 @@ class Account:
         self._had: dict[int, float] = {}
         self._there: dict[int, int] = {}
 
-    def come_in(self, there: Mapping[int, int]) -> None:
+    def set_members(self, there: Mapping[int, int]) -> None:
         """Sets the present members and their groups. Forgets an absent member once all present ones
         have had as much time."""
         least: dict[int, float] = {}
@@ -172,7 +172,7 @@ class Turns:
         self._charge(now_s - self._now_s)
         self._now_s = now_s
         counted = [one for one in ready if one.steady or not one.above]
-        self._come_in(counted)
+        self._set_members(counted)
         wants = _wanted(ready, memory_bytes) > CROWDED * memory_bytes
         if wants:
             self._bind(counted)
@@ -226,12 +226,12 @@ class Turns:
         self._users.add(one.user, seconds / one.share)
         self._jobs.add(one.job, seconds / PRIORITY_STEP**one.priority)
 
-    def _come_in(self, counted: Sequence[Ready]) -> None:
+    def _set_members(self, counted: Sequence[Ready]) -> None:
         self._shares = {}
         for one in counted:
             self._shares[one.user] = max(self._shares.get(one.user, 0.0), one.share)
-        self._users.come_in(dict.fromkeys(self._shares, 0))
-        self._jobs.come_in({one.job: one.user for one in counted})
+        self._users.set_members(dict.fromkeys(self._shares, 0))
+        self._jobs.set_members({one.job: one.user for one in counted})
         self._lacks = {user: self._lacks.get(user, 0.0) for user in self._shares}
         self._bound = {
             user for user in self._bound if user in self._shares or self._users.knows(user)

@@ -93,7 +93,7 @@ void pump_thread_begin(void);
 
 /* Asks the kernel to prefer the calling thread to the program's own: lowers its niceness
  * by 10. Changes nothing if RLIMIT_NICE forbids it. */
-void pump_thread_hurry(void);
+void pump_thread_raise_priority(void);
 
 static inline void pump_futex_sleep(uint32_t *word, uint32_t value, uint64_t timeout_ns) {
   pump_sleep_wait(word, value, timeout_ns);

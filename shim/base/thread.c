@@ -26,7 +26,7 @@ void pump_thread_begin(void) {
   if (given_known) sched_setaffinity(0, sizeof given, &given);
 }
 
-void pump_thread_hurry(void) {
+void pump_thread_raise_priority(void) {
   int saved = errno;
   (void)!nice(-10); /* on Linux only the calling thread: sched(7), "The nice value" */
   errno = saved;

@@ -78,7 +78,7 @@ static bool has_thread_memory(void) {
 
 bool pump_executors_thread_begin(struct pump_thread_role *role) {
   pump_thread_begin();
-  pump_thread_hurry();
+  pump_thread_raise_priority();
   if (!has_thread_memory()) {
     char name[16] = "";
     prctl(PR_GET_NAME, name);

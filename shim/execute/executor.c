@@ -334,7 +334,7 @@ static bool command_waits(struct pump_command_ring *ring) {
 /* Returns whether a command is in the ring or a schedule entry may start. */
 static bool more_waits(const struct mover *mover) {
   return command_waits(ring_of(mover)) ||
-         pump_schedule_waits(mover->role.set->device, mover->role.direction);
+         pump_schedule_can_start(mover->role.set->device, mover->role.direction);
 }
 
 /* Wakes another thread if more work is waiting. Called after taking a command. */

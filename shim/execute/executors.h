@@ -172,7 +172,7 @@ void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
  * space in flight, so that the entry waits only for a thread. `take`: takes the entry if
  * it may start. */
 bool pump_schedule_ready(uint32_t device, uint32_t direction);
-bool pump_schedule_waits(uint32_t device, uint32_t direction);
+bool pump_schedule_can_start(uint32_t device, uint32_t direction);
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
                         uint64_t *made_ns);
 /* Counts bytes that were evicted from the device. Requires an entered mapping. */

@@ -215,7 +215,7 @@ struct look {
   bool waiting;  /* some recorded markers are not complete */
 };
 
-static struct look look(struct poller *poller) {
+static struct look poll_markers(struct poller *poller) {
   struct look seen = {false, false};
   adopt_contexts(poller);
   poller->round++;
@@ -249,7 +249,7 @@ static void work(struct poller *poller) {
   uint64_t pause_ns = PUMP_POLL_MIN_NS, busy_ns = 0; /* when a marker last waited */
   while (!poller->over && pump_executors_lives(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
-    struct look seen = look(poller);
+    struct look seen = poll_markers(poller);
     uint64_t now_ns = pump_now_ns();
     if (seen.waiting || seen.advanced) busy_ns = now_ns;
     if (now_ns - busy_ns < PUMP_LINGER_NS) {

@@ -77,7 +77,7 @@ bool pump_schedule_ready(uint32_t device, uint32_t direction) {
          has_waited(device, &entry);
 }
 
-bool pump_schedule_waits(uint32_t device, uint32_t direction) {
+bool pump_schedule_can_start(uint32_t device, uint32_t direction) {
   struct pump_entry entry;
   uint64_t turn;
   return pump_schedule_peek(pump_shm, device, direction, &entry, &turn) &&
@@ -111,7 +111,7 @@ void pump_schedule_wake(void) {
     if (PUMP_LOAD(&pump_shm->schedules[d].turn) == 0) continue;
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
       struct pump_command_ring *ring = &pump_shm->commands[d][way];
-      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_waits(d, way))
+      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_can_start(d, way))
         pump_wake(&ring->executors_asleep, &ring->wakes);
     }
   }

@@ -23,7 +23,7 @@ static struct pump_token copying(uint64_t to, uint64_t from, size_t bytes,
                                  struct pump_at at) {
   struct pump_op op;
   pump_copy_extents(&op, to, from, bytes);
-  return pump_copy_announce(&op, at);
+  return pump_copy_begin(&op, at);
 }
 
 void pump_copy_arrived(struct pump_token token, struct pump_at at) {

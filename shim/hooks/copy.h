@@ -29,7 +29,7 @@ static inline void pump_copy_report(struct pump_op *op, struct pump_at at) {
   if (op->count != 0) pump_op_report(op, PUMP_EVENT_COPY, 0, at);
 }
 
-static inline struct pump_token pump_copy_announce(struct pump_op *op, struct pump_at at) {
+static inline struct pump_token pump_copy_begin(struct pump_op *op, struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
   return op->count == 0 ? none : pump_op_announce(op, PUMP_EVENT_COPY, 0, at);
 }

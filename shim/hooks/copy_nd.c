@@ -15,7 +15,7 @@ static void copied(const struct pump_box *box, struct pump_at at) {
 static struct pump_token copying(const struct pump_box *box, struct pump_at at) {
   struct pump_op op;
   pump_box_extents(&op, box);
-  return pump_copy_announce(&op, at);
+  return pump_copy_begin(&op, at);
 }
 
 /* ---- hooks ---------------------------------------------------------------- */

@@ -48,11 +48,13 @@ HOOK(cuLibraryGetModule,
   }
 
 HOOK_FUNCTION(cuModuleGetFunction, *function, false, name,
-              pump_image_name(pump_image_key(*function), pump_image_key(module), name),
+              pump_image_remember_parameters(pump_image_key(*function),
+                                             pump_image_key(module), name),
               (CUfunction * function, CUmodule module, const char *name),
               (function, module, name))
 HOOK_FUNCTION(cuLibraryGetKernel, *kernel, true, name,
-              pump_image_name(pump_image_key(*kernel), pump_image_key(library), name),
+              pump_image_remember_parameters(pump_image_key(*kernel),
+                                             pump_image_key(library), name),
               (CUkernel * kernel, CUlibrary library, const char *name),
               (kernel, library, name))
 HOOK_FUNCTION(cuKernelGetFunction, *function, false, NULL,

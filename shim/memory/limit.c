@@ -192,7 +192,7 @@ static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims
 }
 
 /* Returns the lesser of the host's room and the job's. */
-static uint64_t room_in_all(void) {
+static uint64_t least_room(void) {
   uint64_t room;
   struct pump_claims others;
   tightest(&room, &others);
@@ -236,7 +236,7 @@ static enum verdict settle(uint64_t bytes) {
 /* Claims `bytes` before it decides, so that a process that looks at the same time sees
  * the claim. Tries again if undecided claims of others are in the way. */
 static enum verdict decide_claimed(uint64_t bytes) {
-  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = room_in_all();
+  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = least_room();
   if (wanted > limit_bytes()) sample(pump_now_ns()); /* the job may use new GPUs */
   if (wanted > limit_bytes()) return OVER_LIMIT;
   uint64_t ahead = 0;
@@ -418,7 +418,7 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
   int saved = errno;
   pthread_mutex_lock(&lock);
   prepare(pump_now_ns());
-  *left = room_in_all();
+  *left = least_room();
   *whole = least(limit_bytes(), limit.first.headroom_bytes);
   *left = least(*left, *whole);
   *left = *left > limit.converted ? *left - limit.converted : 0;

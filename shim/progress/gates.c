@@ -93,7 +93,7 @@ static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
 }
 
 /* Updates the words of a device. Returns whether any of its gates is still shut. */
-static bool look(uint32_t device, uint64_t now_ns) {
+static bool poll_gates(uint32_t device, uint64_t now_ns) {
   struct gates *gates = &all[device];
   uint64_t made = __atomic_load_n(&gates->made, __ATOMIC_SEQ_CST);
   if (made == 0) return false;
@@ -114,7 +114,7 @@ static void *open_gates(void *unused) {
     uint32_t ticket = pump_sleep_prepare(&asleep, &wakes);
     uint64_t now_ns = pump_now_ns();
     bool shut = false;
-    for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) shut |= look(i, now_ns);
+    for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) shut |= poll_gates(i, now_ns);
     if (shut) __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);
     pump_sleep_wait(&wakes, ticket, shut ? PUMP_POLL_MIN_NS : PUMP_IDLE_NS);
     __atomic_store_n(&asleep, 0, __ATOMIC_SEQ_CST);

@@ -66,7 +66,7 @@ void pump_marker_wake(uint32_t device) {
   pump_wake(&sleeper->asleep, &sleeper->wakes);
 }
 
-static bool skip(struct pump_marker_pool *pool, uint32_t device) {
+static bool count_skipped(struct pump_marker_pool *pool, uint32_t device) {
   PUMP_ADD(&pool->skipped, 1);
   pump_marker_wake(device); /* the thread may open the pool or make more markers */
   return false;
@@ -102,12 +102,12 @@ bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_ind
   struct pump_marker_pool *pool = &pump_marker_pools[context_index];
   uint32_t ticket;
   struct pump_marker *marker = pump_marker_take(pool, &pool->free, context, &ticket);
-  if (marker == NULL) return skip(pool, device);
+  if (marker == NULL) return count_skipped(pool, device);
   marker->seq = seq;
   marker->stream_index = stream_index;
   bool recorded = pump_marker_event(marker->event, stream);
   pump_marker_give(recorded ? &pool->fresh : &pool->free, marker, ticket);
-  if (!recorded) return skip(pool, device);
+  if (!recorded) return count_skipped(pool, device);
   pump_marker_wake(device);
   return true;
 }

@@ -149,7 +149,7 @@ static const struct image *image_of(uint64_t handle) {
   return loaded == NULL ? NULL : loaded->image;
 }
 
-void pump_image_name(uint64_t function, uint64_t module, const char *name) {
+void pump_image_remember_parameters(uint64_t function, uint64_t module, const char *name) {
   pthread_mutex_lock(&images_lock);
   const struct image *image = image_of(module);
   for (size_t i = 0; image != NULL && i < image->kernel_count; i++) {

@@ -217,7 +217,7 @@ void pump_image_file(uint64_t handle, const char *path);
 /* Stores an image (may be NULL), or a reference to a library's image, by the handle. */
 void pump_image_keep(uint64_t handle, uint64_t library, struct image *image);
 /* Gives a function its layout: by its name in a module; from its kernel handle. */
-void pump_image_name(uint64_t function, uint64_t module, const char *name);
+void pump_image_remember_parameters(uint64_t function, uint64_t module, const char *name);
 void pump_image_same(uint64_t function, uint64_t kernel);
 /* Drops the image before its module or library is unloaded. */
 void pump_image_forget(const void *handle);

@@ -49,7 +49,7 @@ STRUCTS = [
     "pump_learner_operation",
     "pump_predicted",
     "pump_learner_step",
-    "pump_learner_story",
+    "pump_learner_log",
     "pump_learner_report",
     "pump_lost",
 ]

@@ -60,7 +60,7 @@ static void take_schedules(void) {
   for (uint32_t d = 0; d < DEVICES; d++)
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
       uint32_t turns = 0;
-      pump_schedule_waits(d, way);
+      pump_schedule_can_start(d, way);
       pump_schedule_ready(d, way);
       for (; pump_schedule_take(d, way, &entry, &made_ns); turns++) {
         const struct pump_command *command = &entry.command;

@@ -112,14 +112,14 @@ class Learner:
             raise MemoryError("no memory for what a learner keeps")
 
     def kept(self) -> Any:
-        """Returns the log, `struct pump_learner_story`; its arrays belong to the learner."""
-        story = ffi.new("struct pump_learner_story *")
-        lib.pump_learner_kept(self.raw, story)
-        return story
+        """Returns the log, `struct pump_learner_log`; its arrays belong to the learner."""
+        event_log = ffi.new("struct pump_learner_log *")
+        lib.pump_learner_kept(self.raw, event_log)
+        return event_log
 
-    def recall(self, story: Any) -> None:
+    def recall(self, event_log: Any) -> None:
         """Replays the log of an earlier run as the history."""
-        lib.pump_learner_recall(self.raw, story)
+        lib.pump_learner_recall(self.raw, event_log)
 
     def take_over(self, other: Learner) -> None:
         """Replays the log of another learner and takes it over."""

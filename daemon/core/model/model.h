@@ -226,12 +226,12 @@ void pump_model_expect_nothing(struct pump_model *model);
 /* Starts or stops learning the repeated operations (learner.h). Returns 0, or -ENOMEM:
  * nothing is learned and the caller may try again. */
 int pump_model_learn(struct pump_model *model, uint32_t wanted);
-/* Returns the learner's log in `story`, empty if no log is kept. It belongs to the model
- * and is valid until the model's next call. */
-void pump_model_kept(const struct pump_model *model, struct pump_learner_story *story);
+/* Returns the learner's log in `event_log`, empty if no log is kept. It belongs to the
+ * model and is valid until the model's next call. */
+void pump_model_kept(const struct pump_model *model, struct pump_learner_log *event_log);
 /* Puts an earlier run's log before the learner's own history, which requires that this
  * run's log is kept. Returns 0, or -ENOMEM: the caller may try again. */
-int pump_model_recall(struct pump_model *model, const struct pump_learner_story *story);
+int pump_model_recall(struct pump_model *model, const struct pump_learner_log *event_log);
 /* Selects whether the worker makes schedules; otherwise a policy chooses transfers. */
 void pump_model_schedule(struct pump_model *model, uint32_t wanted);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.

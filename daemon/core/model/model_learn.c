@@ -28,17 +28,19 @@ EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   return 0;
 }
 
-EXPORT void pump_model_kept(const struct pump_model *m, struct pump_learner_story *story) {
-  *story = (struct pump_learner_story){0};
-  if (m->expected.learner != NULL) pump_learner_kept(m->expected.learner, story);
+EXPORT void pump_model_kept(const struct pump_model *m,
+                            struct pump_learner_log *event_log) {
+  *event_log = (struct pump_learner_log){0};
+  if (m->expected.learner != NULL) pump_learner_kept(m->expected.learner, event_log);
 }
 
-EXPORT int pump_model_recall(struct pump_model *m, const struct pump_learner_story *story) {
+EXPORT int pump_model_recall(struct pump_model *m,
+                             const struct pump_learner_log *event_log) {
   if (m->expected.learner == NULL) return 0;
   struct pump_learner *learner = pump_learner_new(REMEMBERED);
   if (learner == NULL) return -ENOMEM;
   pump_model_expect_nothing(m);
-  pump_learner_recall(learner, story);
+  pump_learner_recall(learner, event_log);
   pump_learner_take_over(learner, m->expected.learner);
   pump_learner_delete(m->expected.learner);
   m->expected.learner = learner;

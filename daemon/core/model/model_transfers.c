@@ -90,7 +90,7 @@ static void fill_command(const struct pump_model *m, struct transfer *transfer,
 }
 
 /* Returns whether the block's next use is of an expected, unissued operation. */
-static bool is_expected(const struct pump_model *m, int64_t block) {
+static bool next_use_is_unissued(const struct pump_model *m, int64_t block) {
   int32_t use = m->blocks.all[block].first;
   return use != NONE && model_is_expected(m, use);
 }
@@ -129,7 +129,7 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
                                   .generation = m->ranges.all[slot].generation,
                                   .device = (uint8_t)device,
                                   .direction = (uint8_t)direction,
-                                  .expected = is_expected(m, blocks[i])};
+                                  .expected = next_use_is_unissued(m, blocks[i])};
     fill_command(m, transfer, &commands[made++]);
     if (direction == PUMP_TO_HOST) m->devices[device].leaving_bytes += transfer->bytes;
     for (int32_t b = transfer->first_block; b < transfer->first_block + transfer->blocks;

@@ -166,7 +166,7 @@ static void mark_maybe_evicted(struct pump_model *m, struct device *device,
   }
 }
 
-static void after_retiring(struct pump_model *m) {
+static void update_devices_after_retirement(struct pump_model *m) {
   reclaim(m);
   if (m->schedules.settling) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
@@ -206,7 +206,7 @@ EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_s
   }
   if (m->totals.operations == before) return;
   drop_idle_streams(m);
-  after_retiring(m);
+  update_devices_after_retirement(m);
 }
 
 void model_retire_head(struct pump_model *m, uint32_t stream) {
@@ -215,7 +215,7 @@ void model_retire_head(struct pump_model *m, uint32_t stream) {
 
 void model_retired(struct pump_model *m) {
   drop_idle_streams(m);
-  after_retiring(m);
+  update_devices_after_retirement(m);
 }
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
@@ -224,7 +224,7 @@ EXPORT void pump_model_forget_window(struct pump_model *m) {
   for (uint32_t i = 0; i < m->streams.busy_count; i++)
     retire_stream(m, m->streams.busy[i], UINT64_MAX);
   drop_idle_streams(m);
-  after_retiring(m);
+  update_devices_after_retirement(m);
 }
 
 /* ---- appending ---------------------------------------------------------------------- */

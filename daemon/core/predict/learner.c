@@ -15,7 +15,7 @@
  * branch.
  *
  * Recent success decides about trust. Each level of contexts has a success rate. So has
- * each branch point (`fork`), which is identified by the stream's newest four keys. A low
+ * each branch point, which is identified by the stream's newest four keys. A low
  * rate ends the confident predictions.
  */
 #include "learner_state.h"
@@ -43,9 +43,9 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
   l->mask = capacity - 1;
   l->access_mask = capacity * ACCESSES_AN_OPERATION - 1;
   l->index_mask = 2 * capacity - 1;
-  l->pasts = calloc(capacity, sizeof *l->pasts);
+  l->history = calloc(capacity, sizeof *l->history);
   l->accesses = calloc((size_t)l->access_mask + 1, sizeof *l->accesses);
-  bool whole = l->pasts != NULL && l->accesses != NULL;
+  bool whole = l->history != NULL && l->accesses != NULL;
   for (uint32_t level = 0; level < LEVELS; level++) {
     l->index[level] = calloc((size_t)l->index_mask + 1, sizeof(uint64_t));
     whole &= l->index[level] != NULL;
@@ -57,7 +57,7 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
     pump_learner_delete(l);
     return NULL;
   }
-  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) l->lanes[i].last = NEVER;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) l->streams[i].last = NEVER;
   l->resume.front = NEVER;
   l->iterations.began = NEVER;
   return l;
@@ -66,10 +66,10 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
 EXPORT void pump_learner_delete(struct pump_learner *l) {
   if (l == NULL) return;
   for (uint32_t level = 0; level < LEVELS; level++) free(l->index[level]);
-  free(l->story.steps);
-  free(l->story.accesses);
+  free(l->event_log.steps);
+  free(l->event_log.accesses);
   free(l->accesses);
-  free(l->pasts);
+  free(l->history);
   free(l);
 }
 
@@ -114,12 +114,12 @@ static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operati
 /* ---- the history ------------------------------------------------------------------ */
 
 /* Extends the contexts of a stream by operation `number`, which is linked already. */
-static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
+static void extend(struct pump_learner *l, struct stream_state *state, uint64_t number,
                    uint64_t key) {
   for (uint32_t level = 0; level < LEVELS; level++) {
-    struct context *context = &lane->contexts[level];
+    struct context *context = &state->contexts[level];
     if (context->filled == CONTEXT_LEAST(level) && context->tail >= l->oldest) {
-      const struct past *leaves = learner_past(l, context->tail);
+      const struct history_entry *leaves = learner_entry(l, context->tail);
       context->hash = context->hash * FACTOR + key - leaves->key * l->powers[level];
       context->tail = leaves->next;
       continue;
@@ -133,35 +133,35 @@ static void extend(struct pump_learner *l, struct lane *lane, uint64_t number,
 
 static void append(struct pump_learner *l, const struct pump_learner_operation *op,
                    uint64_t key, uint32_t stream) {
-  struct lane *lane = &l->lanes[stream];
+  struct stream_state *state = &l->streams[stream];
   uint64_t number = l->head++;
   uint32_t count =
       op->count < PUMP_LEARNER_MAX_ACCESSES ? op->count : PUMP_LEARNER_MAX_ACCESSES;
-  struct past *past = learner_past(l, number);
-  *past = (struct past){.key = key,
-                        .signature = op->signature,
-                        .function = op->function,
-                        .tag = op->tag,
-                        .first_access = l->access_head,
-                        .next = NEVER,
-                        .before = l->torn ? TORN : learner_fork_name(lane),
-                        .stream = (uint16_t)stream,
-                        .kind = (uint16_t)op->kind,
-                        .count = (uint16_t)count};
+  struct history_entry *entry = learner_entry(l, number);
+  *entry = (struct history_entry){.key = key,
+                                  .signature = op->signature,
+                                  .function = op->function,
+                                  .tag = op->tag,
+                                  .first_access = l->access_head,
+                                  .next = NEVER,
+                                  .before = l->torn ? TORN : learner_branch_name(state),
+                                  .stream = (uint16_t)stream,
+                                  .kind = (uint16_t)op->kind,
+                                  .count = (uint16_t)count};
   for (uint32_t i = 0; i < count; i++) {
-    struct pump_access *access = learner_access(l, past, i);
+    struct pump_access *access = learner_access(l, entry, i);
     *access = op->accesses[i];
     access->missing = 0;
     learner_reached(l, access, number);
   }
   l->access_head += count;
   if (l->head > l->oldest + l->capacity) l->oldest = l->head - l->capacity;
-  while (l->access_head - learner_past(l, l->oldest)->first_access > l->access_mask + 1ull)
+  while (l->access_head - learner_entry(l, l->oldest)->first_access > l->access_mask + 1ull)
     l->oldest++;
-  if (lane->last != NEVER && lane->last >= l->oldest)
-    learner_past(l, lane->last)->next = number;
-  lane->last = number;
-  extend(l, lane, number, key);
+  if (state->last != NEVER && state->last >= l->oldest)
+    learner_entry(l, state->last)->next = number;
+  state->last = number;
+  extend(l, state, number, key);
   l->allocations_now = 0;
   l->torn = false;
 }
@@ -182,7 +182,7 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
                 uint64_t key) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
   uint64_t number = l->head;
-  uint32_t place = learner_fork_name(&l->lanes[stream]);
+  uint32_t place = learner_branch_name(&l->streams[stream]);
   int result = PUMP_LEARNER_UNKNOWN;
   bool offered = pump_learner_ahead(l, 1) > 0;
   uint64_t then = NEVER;
@@ -192,10 +192,10 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
     if (then == NEVER)
       learner_drop(l, stream);
     else if (learner_is_trusted(l))
-      learner_fork_right(l, place);
+      learner_branch_right(l, place);
   }
   append(l, op, key, stream);
-  learner_fork_came(l, place, number);
+  learner_branch_came(l, place, number);
   uint64_t again = then == NEVER ? NEVER : learner_replace(l, stream, number, then);
   if (again != NEVER) {
     result = PUMP_LEARNER_DEVIATED; /* other addresses than predicted */
@@ -240,8 +240,8 @@ void learner_tear(struct pump_learner *l) {
   l->match.epoch = ++l->epochs;
   l->resume.front = NEVER;
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
-    l->lanes[i].last = NEVER;
-    memset(l->lanes[i].contexts, 0, sizeof l->lanes[i].contexts);
+    l->streams[i].last = NEVER;
+    memset(l->streams[i].contexts, 0, sizeof l->streams[i].contexts);
   }
   l->iterations.began = NEVER;
   l->torn = true;

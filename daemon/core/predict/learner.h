@@ -11,8 +11,8 @@
  * bounded: about 400 bytes per remembered operation, touched on demand. Not thread-safe.
  *
  * Words: an operation's number counts the operations that the learner has seen, from 0;
- * lost operations have none. An access is an extent and its range. A life is the lifetime
- * of a range (slot, generation).
+ * lost operations have none. An access is an extent and its range. An allocation is the
+ * lifetime of a range (slot, generation).
  */
 #ifndef PUMP_LEARNER_H
 #define PUMP_LEARNER_H
@@ -89,15 +89,15 @@ struct pump_learner_step {
 };
 
 /* A log of the first inputs of a learner. */
-struct pump_learner_story {
+struct pump_learner_log {
   const struct pump_learner_step *steps;
   const struct pump_access *accesses;
   uint32_t step_count, access_count, operations;
 };
 
 #define PUMP_LEARNER_STEPS 65536 /* maximum of a log */
-#define PUMP_LEARNER_STORY_OPERATIONS 32768
-#define PUMP_LEARNER_STORY_ACCESSES 262144
+#define PUMP_LEARNER_LOG_OPERATIONS 32768
+#define PUMP_LEARNER_LOG_ACCESSES 262144
 
 struct pump_learner_report {
   uint64_t seen;      /* operations seen; also the number of the next one */
@@ -153,13 +153,13 @@ int pump_learner_keep(struct pump_learner *learner);
 
 /* Returns the log, which belongs to the learner and is valid until its next call. */
 void pump_learner_kept(const struct pump_learner *learner,
-                       struct pump_learner_story *story);
+                       struct pump_learner_log *event_log);
 
 /* Replays the log of an earlier run into a new learner, as its history. A new range is
  * the successor of that run's range with the same slot, generation and length. The log is
  * not trusted: the replay skips unknown steps, and stops at an invalid count. */
 void pump_learner_recall(struct pump_learner *learner,
-                         const struct pump_learner_story *story);
+                         const struct pump_learner_log *event_log);
 
 /* Replays the log of another learner and takes it over. */
 void pump_learner_take_over(struct pump_learner *learner, struct pump_learner *from);

@@ -21,12 +21,12 @@
 /* Returns the newest operation of the stream before `number`, or NEVER. */
 static uint64_t before(const struct pump_learner *l, uint32_t stream, uint64_t number) {
   for (uint64_t i = 0; i < STREAM_SPREAD && number > l->oldest; i++)
-    if (learner_past(l, --number)->stream == stream) return number;
+    if (learner_entry(l, --number)->stream == stream) return number;
   return NEVER;
 }
 
 static bool is_same(const struct pump_learner *l, uint64_t a, uint64_t b) {
-  const struct past *one = learner_past(l, a), *other = learner_past(l, b);
+  const struct history_entry *one = learner_entry(l, a), *other = learner_entry(l, b);
   if (one->key != other->key || one->stream != other->stream || one->count != other->count)
     return false;
   for (uint32_t i = 0; i < one->count; i++) {

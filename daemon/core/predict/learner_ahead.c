@@ -28,7 +28,7 @@ EXPORT uint32_t pump_learner_ahead(struct pump_learner *l, uint32_t most) {
   uint64_t rounds, end = match->front + match->beyond + most;
   for (; l->clear_until < end; l->clear_until++) {
     uint64_t number = number_at(l, l->clear_until, &rounds);
-    if (!learner_forks_here(l, number)) continue;
+    if (!learner_branches_here(l, number)) continue;
     uint64_t to = rounds == 0 ? learner_turn(l, number) : NEVER;
     if (to == NEVER) break;
     end += to - number;
@@ -55,24 +55,24 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
                              struct pump_predicted *predicted) {
   if (!l->match.on) return -ENOENT;
   uint64_t rounds, number = number_at(l, position_of(l, index), &rounds);
-  const struct past *past = learner_past(l, number);
-  const struct cursor *cursor = &l->cursors[past->stream];
-  const struct past *source = learner_source(l, number, rounds);
+  const struct history_entry *entry = learner_entry(l, number);
+  const struct cursor *cursor = &l->cursors[entry->stream];
+  const struct history_entry *source = learner_source(l, number, rounds);
   uint32_t missing = 0;
   for (uint32_t i = 0; i < source->count; i++) {
     learner_translate(l, learner_access(l, source, i), rounds, &l->answer[i]);
     missing += l->answer[i].missing != 0;
-    if (learner_astray(l, past, i, learner_period(l)) >= ASTRAY_LEAST)
+    if (learner_astray(l, entry, i, learner_period(l)) >= ASTRAY_LEAST)
       l->answer[i].missing = PUMP_LEARNER_ASTRAY;
   }
   *predicted = (struct pump_predicted){
       .number = number,
-      .signature = past->signature,
-      .function = past->function,
-      .tag = past->tag,
-      .key = past->key,
-      .stream = cursor->epoch == l->match.epoch ? cursor->lane : past->stream,
-      .kind = past->kind,
+      .signature = entry->signature,
+      .function = entry->function,
+      .tag = entry->tag,
+      .key = entry->key,
+      .stream = cursor->epoch == l->match.epoch ? cursor->current : entry->stream,
+      .kind = entry->kind,
       .count = source->count,
       .missing = missing,
       .accesses = l->answer};

@@ -30,12 +30,12 @@ static void choose(struct pump_learner *l, uint64_t period) {
   struct iterations *it = &l->iterations;
   memset(l->key_counts, 0, sizeof l->key_counts);
   for (uint64_t i = l->head - period; i < l->head; i++) {
-    uint16_t *counter = count_of(l, learner_past(l, i)->key);
+    uint16_t *counter = count_of(l, learner_entry(l, i)->key);
     if (*counter < UINT16_MAX) ++*counter;
   }
   if (it->anchor != 0 && *count_of(l, it->anchor) == 1) return;
   for (uint64_t i = l->head - period; i < l->head; i++) {
-    uint64_t key = learner_past(l, i)->key;
+    uint64_t key = learner_entry(l, i)->key;
     if (*count_of(l, key) != 1) continue;
     it->anchor = key;
     it->began = NEVER;

@@ -10,8 +10,8 @@
  */
 #include "learner_state.h"
 
-uint32_t learner_fork_name(const struct lane *lane) {
-  return (uint32_t)(learner_mix(lane->contexts[LEVEL_FORK].hash) >> 32) | 1;
+uint32_t learner_branch_name(const struct stream_state *state) {
+  return (uint32_t)(learner_mix(state->contexts[LEVEL_BRANCH].hash) >> 32) | 1;
 }
 
 void learner_shift_share(float *share, bool right) {
@@ -31,7 +31,7 @@ uint64_t learner_period(const struct pump_learner *l) {
 /* ---- following -------------------------------------------------------------------- */
 
 bool learner_was_seen(const struct pump_learner *l, uint64_t number) {
-  const struct cursor *cursor = &l->cursors[learner_past(l, number)->stream];
+  const struct cursor *cursor = &l->cursors[learner_entry(l, number)->stream];
   return cursor->epoch == l->match.epoch && cursor->at > number;
 }
 
@@ -41,34 +41,34 @@ static uint64_t first_of(const struct pump_learner *l, uint32_t stream) {
   if (cursor->epoch == l->match.epoch) return cursor->at;
   uint64_t end = l->match.front + STREAM_SPREAD;
   for (uint64_t i = l->match.front; i < l->head && i < end; i++)
-    if (learner_past(l, i)->stream == stream) return i;
+    if (learner_entry(l, i)->stream == stream) return i;
   return NEVER;
 }
 
 /* Returns a late operation of the stream, which came before the match's beginning in the
  * history, or NEVER. */
 static uint64_t late_one(const struct pump_learner *l, uint32_t stream, uint64_t key) {
-  uint32_t before = learner_fork_name(&l->lanes[stream]);
+  uint32_t before = learner_branch_name(&l->streams[stream]);
   for (uint64_t i = 1; i <= STREAM_SPREAD && l->match.base >= l->oldest + i; i++) {
-    const struct past *past = learner_past(l, l->match.base - i);
-    if (past->stream == stream && past->key == key && past->before == before)
+    const struct history_entry *entry = learner_entry(l, l->match.base - i);
+    if (entry->stream == stream && entry->key == key && entry->before == before)
       return l->match.base - i;
   }
   return NEVER;
 }
 
 uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key) {
-  const struct lane *lane = &l->lanes[stream];
-  const struct past *front = learner_past(l, l->match.front);
-  bool tied = lane->epoch == l->match.epoch;
-  uint32_t as = tied ? lane->as : stream;
+  const struct stream_state *state = &l->streams[stream];
+  const struct history_entry *front = learner_entry(l, l->match.front);
+  bool tied = state->epoch == l->match.epoch;
+  uint32_t as = tied ? state->as : stream;
   if (front->key == key && front->stream == as &&
       (tied || l->cursors[as].epoch != l->match.epoch))
     return l->match.front;
   if (tied || l->cursors[as].epoch != l->match.epoch) {
     uint64_t at = first_of(l, as);
     if (at != NEVER && at < l->head && at < l->match.front + STREAM_SPREAD &&
-        learner_past(l, at)->key == key)
+        learner_entry(l, at)->key == key)
       return at;
   }
   if (tied) return NEVER;
@@ -79,12 +79,12 @@ uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key)
 
 void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found) {
   struct match *match = &l->match;
-  const struct past *past = learner_past(l, found);
-  struct lane *lane = &l->lanes[stream];
-  lane->epoch = match->epoch;
-  lane->as = past->stream;
-  l->cursors[past->stream] =
-      (struct cursor){.epoch = match->epoch, .at = past->next, .lane = stream};
+  const struct history_entry *entry = learner_entry(l, found);
+  struct stream_state *state = &l->streams[stream];
+  state->epoch = match->epoch;
+  state->as = entry->stream;
+  l->cursors[entry->stream] =
+      (struct cursor){.epoch = match->epoch, .at = entry->next, .current = stream};
   if (found == match->front) {
     match->front++;
     while (match->beyond > 0 && match->front < l->head &&
@@ -106,7 +106,7 @@ void learner_advance(struct pump_learner *l, uint32_t stream, uint64_t found) {
 void learner_drop(struct pump_learner *l, uint32_t stream) {
   struct match *match = &l->match;
   if (learner_is_trusted(l)) {
-    learner_fork_wrong(l, learner_fork_name(&l->lanes[stream]));
+    learner_branch_wrong(l, learner_branch_name(&l->streams[stream]));
     l->resume = (struct resume){match->front, l->head, match->from};
   }
   if (!match->judged) learner_shift_share(&l->scores[match->level], false);
@@ -121,15 +121,15 @@ static uint64_t *entry_of(const struct pump_learner *l, uint32_t level, uint64_t
 }
 
 /* Returns the newest operation at the end of the context, or NEVER. */
-static uint64_t look_up(const struct pump_learner *l, const struct lane *lane,
+static uint64_t look_up(const struct pump_learner *l, const struct stream_state *state,
                         uint32_t level, uint64_t key) {
-  const struct context *context = &lane->contexts[level];
+  const struct context *context = &state->contexts[level];
   if (context->filled < CONTEXT_LEAST(level)) return NEVER;
   uint64_t name = learner_mix(context->hash);
   uint64_t entry = *entry_of(l, level, name);
   if (entry >> 32 != (name >> 32 | 1)) return NEVER;
   uint64_t number = l->head - (uint32_t)((uint32_t)l->head - (uint32_t)entry);
-  if (number < l->oldest || number + 1 >= l->head || learner_past(l, number)->key != key)
+  if (number < l->oldest || number + 1 >= l->head || learner_entry(l, number)->key != key)
     return NEVER;
   return number;
 }
@@ -139,38 +139,38 @@ static uint64_t resumed(const struct pump_learner *l, uint32_t stream, uint64_t 
   const struct resume *resume = &l->resume;
   if (resume->front == NEVER || number - resume->ended > RESUME_AGE) return NEVER;
   for (uint64_t i = resume->front; i <= resume->front + RESUME_SKIP && i < number; i++) {
-    const struct past *past = learner_past(l, i);
-    if (i >= l->oldest && past->key == key && past->stream == stream) return i;
+    const struct history_entry *entry = learner_entry(l, i);
+    if (i >= l->oldest && entry->key == key && entry->stream == stream) return i;
   }
   return NEVER;
 }
 
 uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number) {
-  const struct lane *lane = &l->lanes[stream];
-  uint64_t key = learner_past(l, number)->key, found = NEVER;
+  const struct stream_state *state = &l->streams[stream];
+  uint64_t key = learner_entry(l, number)->key, found = NEVER;
   uint32_t level = LEVELS;
-  while (found == NEVER && level > LEVEL_SURE) found = look_up(l, lane, --level, key);
+  while (found == NEVER && level > LEVEL_SURE) found = look_up(l, state, --level, key);
   if (found == NEVER) {
     found = resumed(l, stream, number, key);
     if (found != NEVER) level = LEVEL_RESUME;
   }
   if (found == NEVER) level = LEVEL_SURE;
-  while (found == NEVER && level > 0) found = look_up(l, lane, --level, key);
+  while (found == NEVER && level > 0) found = look_up(l, state, --level, key);
   if (found == NEVER) return NEVER;
   bool resumes = level == LEVEL_RESUME;
   l->match = (struct match){.epoch = ++l->epochs,
                             .base = found,
                             .front = found,
-                            .from = resumes ? l->resume.from : lane->contexts[level].tail,
+                            .from = resumes ? l->resume.from : state->contexts[level].tail,
                             .level = level,
                             .on = true};
   return found;
 }
 
 void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number) {
-  const struct lane *lane = &l->lanes[stream];
+  const struct stream_state *state = &l->streams[stream];
   for (uint32_t level = 0; level < LEVELS; level++) {
-    const struct context *context = &lane->contexts[level];
+    const struct context *context = &state->contexts[level];
     if (context->filled < CONTEXT_LEAST(level)) continue;
     uint64_t name = learner_mix(context->hash);
     *entry_of(l, level, name) = (name >> 32 | 1) << 32 | (uint32_t)number;

@@ -14,8 +14,8 @@
 /* Contexts: hashes of a stream's newest 1, 4, 16 ... keys. */
 #define LEVELS 6u
 #define CONTEXT_LEAST(level) (1u << (2 * (level)))
-#define LEVEL_FORK 1u /* its contexts name branch points */
-#define LEVEL_SURE 2u /* first level whose contexts are preferred to everything else */
+#define LEVEL_BRANCH 1u /* its contexts name branch points */
+#define LEVEL_SURE 2u   /* first level whose contexts are preferred to everything else */
 #define LEVEL_RESUME LEVELS /* pseudo level of matches that resume an ended prediction */
 
 #define STREAM_SPREAD 256u /* maximum distance of streams that interleave differently */
@@ -23,24 +23,28 @@
 #define RESUME_AGE 16u     /* maximum age of an ended prediction that may resume */
 #define RESUME_SKIP 16u    /* operations that a resumed prediction may skip */
 #define SHARE_TRUSTED 0.8f
-#define FORK_TRUSTED 0.7f
-#define FORKS 4096u
-#define FORK_PAST 8192u /* past operations that a new branch point examines */
-#define LIVES 32768u
-#define PLACES 16384u
+#define BRANCH_TRUSTED 0.7f
+#define BRANCH_POINTS 4096u
+#define BRANCH_HISTORY 8192u /* past operations that a new branch point examines */
+#define ALLOCATIONS 32768u
+#define RELOCATIONS 16384u
 #define LAGS 12u
-#define WAYS (LAGS + 1) /* way (lookback) n: predicts the accesses of n repetitions ago */
-#define WAY_PLACES 0    /* accesses of the newest repetition, moved tensors followed */
-#define WAY_SAMPLE 4    /* one in this many operations compares all ways */
-#define WAY_LATELY 128u /* compared operations in the mean of a share */
-#define WAY_LEAST 64u   /* compared operations before a way may be selected */
-#define WAY_MISSES 0.8f /* part of the current way's misses; a new way must have fewer */
+#define LOOKBACKS                                                                          \
+  (LAGS + 1) /* lookback (lookback) n: predicts the accesses of n repetitions ago */
+#define LOOKBACK_RELOCATED                                                                 \
+  0                          /* accesses of the newest repetition, moved tensors followed  \
+                              */
+#define LOOKBACK_SAMPLE 4    /* one in this many operations compares all lookbacks */
+#define LOOKBACK_LATELY 128u /* compared operations in the mean of a share */
+#define LOOKBACK_LEAST 64u   /* compared operations before a lookback may be selected */
+#define LOOKBACK_MISSES                                                                    \
+  0.8f /* part of the current lookback's misses; a new lookback must have fewer */
 #define ASTRAY_LEAST 3u /* repetitions astray after which an access is not predicted */
 #define ASTRAY_MOST 8u  /* maximum of that count */
 /* A repetition is of another loop (an iteration, not a layer) if it is this many times as
  * far back as the one before. */
 #define ASTRAY_PERIODS 32u
-#define ALLOCATIONS 65536u
+#define ALLOCATION_EVENTS 65536u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u
 #define KINDS 64u
@@ -49,18 +53,18 @@
 #define TORN 0 /* replaces a context: operations were lost before */
 
 /* An operation in the history; one cache line. */
-struct past {
+struct history_entry {
   uint64_t key;
   uint64_t signature, function, tag;
   uint64_t first_access; /* position in the ring of accesses */
   uint64_t next;         /* next operation of its stream, or NEVER */
-  uint32_t before;       /* LEVEL_FORK context before it, or TORN */
+  uint32_t before;       /* LEVEL_BRANCH context before it, or TORN */
   uint16_t stream, kind;
   uint16_t count; /* number of accesses */
   uint16_t run;   /* hash of the preceding run at its branch point; 0: unknown */
   uint32_t back;  /* distance to the operation that it repeats; 0: none */
 };
-_Static_assert(sizeof(struct past) == 64, "one cache line");
+_Static_assert(sizeof(struct history_entry) == 64, "one cache line");
 
 /* The context of a level: hash of `filled` keys, beginning with operation `tail`. */
 struct context {
@@ -69,7 +73,7 @@ struct context {
 };
 
 /* State of a current stream. */
-struct lane {
+struct stream_state {
   struct context contexts[LEVELS];
   uint64_t last;  /* newest operation of the stream, or NEVER */
   uint64_t epoch; /* epoch of the match that `as` belongs to */
@@ -78,9 +82,9 @@ struct lane {
 
 /* Progress of a match in a stream of the history. */
 struct cursor {
-  uint64_t epoch; /* epoch of the match that the cursor belongs to */
-  uint64_t at;    /* first operation of the stream that was not repeated yet, or NEVER */
-  uint32_t lane;  /* current stream that repeats it */
+  uint64_t epoch;   /* epoch of the match that the cursor belongs to */
+  uint64_t at;      /* first operation of the stream that was not repeated yet, or NEVER */
+  uint32_t current; /* current stream that repeats it */
 };
 
 /* A position in the history that the program is believed to repeat. */
@@ -102,8 +106,8 @@ struct resume {
   uint64_t from;  /* `from` of the ended match */
 };
 
-/* A branch point. See learner_forks.c. */
-struct fork {
+/* A branch point. See learner_branches.c. */
+struct branch_point {
   uint32_t name;
   float right;      /* recent share of right predictions */
   bool failed;      /* the last prediction was wrong */
@@ -118,28 +122,28 @@ struct aside {
   uint64_t number, to, common;
 };
 
-struct life {
-  uint64_t name;         /* life_name(slot, generation); 0: unused */
+struct allocation {
+  uint64_t name;         /* allocation_name(slot, generation); 0: unused */
   uint64_t allocated_at; /* number of the first operation after the allocation */
   uint64_t length_bytes;
-  uint64_t successor;  /* life that took its role in a later iteration; 0: none */
-  bool live, repeated; /* repeated: it is the successor of another life */
+  uint64_t successor;  /* allocation that took its role in a later iteration; 0: none */
+  bool live, repeated; /* repeated: it is the successor of another allocation */
 };
 
 /* The relocation of a tensor, within its range or into another one. */
-struct place {
-  uint64_t from_life, from_offset; /* from_life 0: unused */
-  uint64_t to_life, to_offset;
+struct relocation {
+  uint64_t from_allocation, from_offset; /* from_allocation 0: unused */
+  uint64_t to_allocation, to_offset;
 };
 
 /* The newest operation that reached an address. */
 struct reached {
-  uint64_t address; /* hash of life and offset */
+  uint64_t address; /* hash of allocation and offset */
   uint64_t number;
 };
 
-struct allocation {
-  uint64_t life, allocated_at;
+struct allocation_event {
+  uint64_t allocation, allocated_at;
 };
 
 struct shape {
@@ -161,8 +165,8 @@ struct iterations {
   struct kind_of known[KINDS];
 };
 
-/* The log of the learner's first inputs (learner_story.c). */
-struct story {
+/* The log of the learner's first inputs (learner_log.c). */
+struct event_log {
   struct pump_learner_step *steps; /* NULL: there is no log */
   struct pump_access *accesses;
   uint32_t step_count, access_count, operations;
@@ -174,12 +178,12 @@ struct pump_learner {
   uint64_t head;   /* number of the next operation */
   uint64_t oldest; /* first operation that is not forgotten */
   uint64_t access_head;
-  struct past *pasts;
+  struct history_entry *history;
   struct pump_access *accesses; /* `missing`: for how many repetitions it was astray
-                                   (learner_places.c) */
+                                   (learner_relocations.c) */
   uint64_t *index[LEVELS];      /* by context: newest operation at its end */
   uint64_t powers[LEVELS];      /* factor of the oldest key in a context's hash */
-  struct lane lanes[PUMP_MAX_STREAMS];
+  struct stream_state streams[PUMP_MAX_STREAMS];
   struct cursor cursors[PUMP_MAX_STREAMS];
   struct match match;
   struct resume resume;
@@ -188,47 +192,50 @@ struct pump_learner {
   float scores[LEVELS + 1]; /* success rates of the matches that each level found */
   uint64_t clear_until; /* end of the predictions that pump_learner_ahead has examined */
   uint64_t clear_epoch;
-  struct fork forks[FORKS];
+  struct branch_point branch_points[BRANCH_POINTS];
   struct aside aside;
   /* search for another match if addresses differ (learner_accesses.c) */
   uint32_t misplaced; /* consecutive operations that reached other addresses */
   uint64_t replace_after, replace_wait;
-  /* translation of accesses (learner_places.c) */
-  struct life lives[LIVES];
-  struct place places[PLACES];
-  uint32_t places_used;
-  struct reached reached[PLACES];
-  uint32_t successors_early; /* number of live ranges that already have a successor */
-  uint32_t way;              /* way of predicting accesses */
-  float ways[WAYS];          /* recent share of right accesses of each way */
-  uint32_t ways_seen[WAYS];  /* number of operations on which each way was compared */
+  /* translation of accesses (learner_relocations.c) */
   struct allocation allocations[ALLOCATIONS];
-  uint64_t allocations_head;
+  struct relocation relocations[RELOCATIONS];
+  uint32_t relocations_used;
+  struct reached reached[RELOCATIONS];
+  uint32_t successors_early;  /* number of live ranges that already have a successor */
+  uint32_t lookback;          /* lookback of predicting accesses */
+  float lookbacks[LOOKBACKS]; /* recent share of right accesses of each lookback */
+  uint32_t lookbacks_seen[LOOKBACKS]; /* number of operations on which each lookback was
+                                         compared */
+  struct allocation_event allocation_events[ALLOCATION_EVENTS];
+  uint64_t allocation_events_head;
   uint32_t allocations_now; /* allocations since the newest operation */
   struct pump_access answer[PUMP_LEARNER_MAX_ACCESSES];
   struct shape shapes[SHAPES];
   struct iterations iterations;
   uint16_t key_counts[KEY_COUNTS];
   struct pump_learner_report totals;
-  struct story story;
+  struct event_log event_log;
   uint64_t recalled;        /* operations below this number are from another run */
   uint64_t recalled_period; /* longest period that the recalled run repeated; 0: none */
 };
 
-static inline struct past *learner_past(const struct pump_learner *l, uint64_t number) {
-  return &l->pasts[number & l->mask];
+static inline struct history_entry *learner_entry(const struct pump_learner *l,
+                                                  uint64_t number) {
+  return &l->history[number & l->mask];
 }
 
 static inline struct pump_access *learner_access(const struct pump_learner *l,
-                                                 const struct past *past, uint32_t i) {
-  return &l->accesses[(past->first_access + i) & l->access_mask];
+                                                 const struct history_entry *entry,
+                                                 uint32_t i) {
+  return &l->accesses[(entry->first_access + i) & l->access_mask];
 }
 
 static inline uint64_t learner_mix(uint64_t x) {
   return pump_mix(x);
 }
 
-static inline uint64_t life_name(uint32_t slot, uint32_t generation) {
+static inline uint64_t allocation_name(uint32_t slot, uint32_t generation) {
   return ((uint64_t)slot << 32 | generation) + 1;
 }
 
@@ -241,7 +248,7 @@ void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generatio
 void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation);
 void learner_tear(struct pump_learner *l);
 
-/* ---- the log (learner_story.c) ---- */
+/* ---- the log (learner_log.c) ---- */
 
 #define RECALLED_SLOT 0x80000000u /* set in the slot numbers of an earlier run's ranges */
 
@@ -264,7 +271,7 @@ uint64_t learner_find(struct pump_learner *l, uint32_t stream, uint64_t number);
 /* Indexes the contexts of the newest operation. */
 void learner_index(struct pump_learner *l, uint32_t stream, uint64_t number);
 /* Returns the name of the next branch point of a stream: its context of four keys. */
-uint32_t learner_fork_name(const struct lane *lane);
+uint32_t learner_branch_name(const struct stream_state *state);
 /* Returns whether an operation at or after the front was already repeated. */
 bool learner_was_seen(const struct pump_learner *l, uint64_t number);
 bool learner_is_trusted(const struct pump_learner *l);
@@ -272,19 +279,19 @@ bool learner_is_trusted(const struct pump_learner *l);
 uint64_t learner_period(const struct pump_learner *l);
 void learner_shift_share(float *share, bool right);
 
-/* ---- branch points (learner_forks.c) ---- */
+/* ---- branch points (learner_branches.c) ---- */
 
 /* Notes that a confident prediction after the context `name` was right. Call before the
  * operation is added to the history. */
-void learner_fork_right(struct pump_learner *l, uint32_t name);
+void learner_branch_right(struct pump_learner *l, uint32_t name);
 /* Notes that a confident prediction after the context `name` was wrong. Call before the
  * operation is added to the history. */
-void learner_fork_wrong(struct pump_learner *l, uint32_t name);
+void learner_branch_wrong(struct pump_learner *l, uint32_t name);
 /* Notes that `number` followed the context. */
-void learner_fork_came(struct pump_learner *l, uint32_t name, uint64_t number);
+void learner_branch_came(struct pump_learner *l, uint32_t name, uint64_t number);
 /* Returns whether `number`, predicted by the match, is at a branch point where the match
  * lacks trust. */
-bool learner_forks_here(const struct pump_learner *l, uint64_t number);
+bool learner_branches_here(const struct pump_learner *l, uint64_t number);
 /* Replaces the match by one that agrees with it up to `number`, which is at a branch
  * point, and continues there as usual. Returns the operation that replaces `number`, or
  * NEVER. */
@@ -298,16 +305,17 @@ uint64_t learner_turn(struct pump_learner *l, uint64_t number);
 uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t number,
                          uint64_t then);
 
-/* ---- lives and relocations (learner_places.c) ---- */
+/* ---- allocations and relocations (learner_relocations.c) ---- */
 
-/* Ends all lives and restarts the comparison of ways. */
-void learner_end_lives(struct pump_learner *l);
+/* Ends all allocations and restarts the comparison of lookbacks. */
+void learner_end_allocations(struct pump_learner *l);
 /* Returns for how many repetitions an access was astray; 0 if these were of another loop
  * than one with this period. */
-static inline uint32_t learner_astray(const struct pump_learner *l, const struct past *past,
-                                      uint32_t i, uint64_t period) {
-  bool same_loop = period <= (uint64_t)ASTRAY_PERIODS * past->back;
-  return same_loop && i < past->count ? learner_access(l, past, i)->missing : 0;
+static inline uint32_t learner_astray(const struct pump_learner *l,
+                                      const struct history_entry *entry, uint32_t i,
+                                      uint64_t period) {
+  bool same_loop = period <= (uint64_t)ASTRAY_PERIODS * entry->back;
+  return same_loop && i < entry->count ? learner_access(l, entry, i)->missing : 0;
 }
 /* Notes that the operation reaches this access's address. */
 void learner_reached(struct pump_learner *l, const struct pump_access *access,
@@ -317,8 +325,8 @@ void learner_reached(struct pump_learner *l, const struct pump_access *access,
 void learner_link(struct pump_learner *l, uint64_t then, uint64_t number, bool count);
 /* Returns the operation whose accesses best predict a repetition of `number`, `rounds`
  * more periods later. */
-const struct past *learner_source(const struct pump_learner *l, uint64_t number,
-                                  uint64_t rounds);
+const struct history_entry *learner_source(const struct pump_learner *l, uint64_t number,
+                                           uint64_t rounds);
 /* Translates an access of a source to its current address, or to the one `rounds` more
  * periods later. */
 void learner_translate(const struct pump_learner *l, const struct pump_access *then,

@@ -104,8 +104,8 @@ void timing_delayed(struct pump_timing *timing, uint64_t at_ns, uint64_t sum_ns)
 
 /* Returns the total wait for CPU cores until `time_ns`, interpolated between kept
  * readings. Calls must not go back in time. */
-static uint64_t delayed_at(const struct pump_timing *timing, struct timing_replay *r,
-                           uint64_t time_ns) {
+static uint64_t core_wait_until(const struct pump_timing *timing, struct timing_replay *r,
+                                uint64_t time_ns) {
   uint32_t count = timing->delayed_count;
   if (count - r->reading > TIMING_DELAYED) r->reading = count - TIMING_DELAYED;
   const struct timing_delay *next = &timing->delayed[r->reading % TIMING_DELAYED];
@@ -133,7 +133,7 @@ static int64_t claim(uint64_t *claimed_ns, uint64_t sum_ns, int64_t most_ns) {
  * the waits. If the excess does not explain the waits, most gaps contain some. */
 static int64_t claim_delay(const struct pump_timing *timing, struct timing_replay *r,
                            const struct timing_op *op, int64_t gap_ns) {
-  uint64_t waits_ns = delayed_at(timing, r, op->issued_ns);
+  uint64_t waits_ns = core_wait_until(timing, r, op->issued_ns);
   int64_t own_ns = timing_own_gap(timing, op->pair), longer_ns = gap_ns - own_ns;
   if (own_ns < 0 || r->claimed_ns < waits_ns - waits_ns / 8)
     return claim(&r->claimed_ns, waits_ns, gap_ns);

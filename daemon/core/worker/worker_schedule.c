@@ -141,12 +141,12 @@ static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
   if (m->schedules.running_count > 0) take_ends(shm, m, way);
 }
 
-void worker_schedule_arrived(struct pump_shm *shm, struct pump_model *m) {
+void worker_apply_arrivals(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_GPU);
   m->schedules.settling = m->schedules.places + m->schedules.running_count > 0;
 }
 
-void worker_schedule_left(struct pump_shm *shm, struct pump_model *m) {
+void worker_apply_departures(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_HOST);
   if (m->schedules.settling) {
     m->schedules.settling = false;

@@ -32,7 +32,7 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
                                uint64_t *cursors) {
   struct pump_outcome outcomes[REAP_AT_ONCE];
   pump_model_now(model, pump_core_now_ns());
-  worker_schedule_arrived(shm, model);
+  worker_apply_arrivals(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
   if (model->graphs.count != 0)
@@ -49,7 +49,7 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
       } while (ended == REAP_AT_ONCE);
     }
   }
-  worker_schedule_left(shm, model);
+  worker_apply_departures(shm, model);
   if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_schedule_predict(shm, model);
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
     pump_model_turn(model, device);

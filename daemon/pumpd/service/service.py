@@ -243,7 +243,7 @@ class Service:
             connection.close()
             return
         identity = self._identity(found.pid, found.uid)
-        if not self._make_place(identity, now):
+        if not self._admit_connection(identity, now):
             self._refused_connections += 1
             with contextlib.suppress(OSError):
                 connection.send(BUSY, socket.MSG_NOSIGNAL)
@@ -264,7 +264,7 @@ class Service:
         privileged = trusted or user in self._settings.observers
         return Identity(pid, user, self._settings.owners.of(user), privileged)
 
-    def _make_place(self, identity: Identity, now: float) -> bool:
+    def _admit_connection(self, identity: Identity, now: float) -> bool:
         """Returns whether another connection is admitted; may close one for it."""
         if not self._users.may_connect(identity.owner, identity.privileged, now):
             return False

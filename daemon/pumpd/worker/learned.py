@@ -4,7 +4,7 @@ DESIGN
   A worker cannot identify its program at the start: command lines change from run to run, and do
   not describe a script's content. So the worker searches for a file whose sketch contains the
   kinds of the program's first operations, and searches again after more operations. The learner
-  takes the run in that file as its history (daemon/core/predict/learner_story.c).
+  takes the run in that file as its history (daemon/core/predict/learner_log.c).
 
   When the client ends, the beginning of its run replaces that file or becomes a new one. Errors
   here never end the worker; each is one line of the log.
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from pump.model.client import ClientModel
-from pump.model.story import Keys
+from pump.model.event_log import Keys
 from pump.names import quoted
 from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 
@@ -76,8 +76,8 @@ class Learned:
         self._entries = self._folder.entries()
 
     def _look(self) -> None:
-        story = self._model.kept()
-        keys = story.keys()
+        event_log = self._model.kept()
+        keys = event_log.keys()
         self._looks = [count for count in self._looks if count > len(keys)]
         so_far = sketch(keys)
         while self._folder and (found := _likest(self._entries, so_far)):
@@ -98,15 +98,15 @@ class Learned:
         return _share(frozenset(keys.tolist()), self._known) >= ALIKE
 
     def _keep(self, folder: Folder) -> None:
-        story = self._model.kept()
-        keys = story.keys()
+        event_log = self._model.kept()
+        keys = event_log.keys()
         name, recalled = name_of(sketch(keys)), self._recalled
         again = recalled is not None and recalled.name == name
         longer = recalled is not None and recalled.operations > len(keys)
         if again and longer and self._is_known(keys):
             folder.touch(name)  # this run was only cut short: keep the longer one
             return
-        folder.write(name, encode(story))
+        folder.write(name, encode(event_log))
         log.info("saved %d operations for the next run", len(keys))
 
 

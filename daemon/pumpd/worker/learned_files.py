@@ -1,8 +1,8 @@
 """The files in which a user's workers keep the learned access patterns of programs.
 
 DESIGN
-  A file contains one story (daemon/core/predict/learner_story.c): the operations, allocations and
-  frees at the beginning of a run. The story's *sketch* precedes it: the kinds of the program's
+  A file contains one log (daemon/core/predict/learner_log.c): the operations, allocations and
+  frees at the beginning of a run. The log's *sketch* precedes it: the kinds of the program's
   first operations, which a later run compares to find its file. A hash of the sketch is the name
   of the file. So runs of a program replace each other's file by a rename, even if they end at the
   same time.
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump import folders, inputs, outputs
-from pump.model.story import ACCESS, STEP, Keys, Story
+from pump.model.event_log import ACCESS, STEP, EventLog, Keys
 from pump.wire.abi import lib
 
 VERSION: Final = 1
@@ -81,17 +81,17 @@ def _packed(sketched: frozenset[int]) -> bytes:
 # ---- one file ------------------------------------------------------------------------------
 
 
-def encode(story: Story) -> bytes:
+def encode(event_log: EventLog) -> bytes:
     """Returns the content of a file."""
-    keys = story.keys()
+    keys = event_log.keys()
     sketched = _packed(sketch(keys))
-    body = zlib.compress(_planes(story.steps) + _planes(story.accesses), 1)
-    counts = len(keys), len(story.steps), len(story.accesses), len(body)
+    body = zlib.compress(_planes(event_log.steps) + _planes(event_log.accesses), 1)
+    counts = len(keys), len(event_log.steps), len(event_log.accesses), len(body)
     rest = struct.pack("<5I", len(sketched) // 8, *counts) + sketched + body
     return MAGIC + struct.pack("<2I", VERSION, zlib.crc32(rest)) + rest
 
 
-def decode(data: bytes) -> Story:
+def decode(data: bytes) -> EventLog:
     """Returns the event log in a file's content. Raises ValueError, with one line, for content that
     `encode` does not write."""
     keys, operations, steps, accesses, body_bytes = _head(data)
@@ -100,7 +100,7 @@ def decode(data: bytes) -> Story:
         raise ValueError("it is truncated or too long")
     if zlib.crc32(data[SUMMED:]) != HEAD.unpack_from(data)[2]:
         raise ValueError("its checksum is wrong")
-    if steps > lib.PUMP_LEARNER_STEPS or accesses > lib.PUMP_LEARNER_STORY_ACCESSES:
+    if steps > lib.PUMP_LEARNER_STEPS or accesses > lib.PUMP_LEARNER_LOG_ACCESSES:
         raise ValueError("it has too many operations")
     plain_bytes = steps * STEP.itemsize + accesses * ACCESS.itemsize
     try:
@@ -111,9 +111,9 @@ def decode(data: bytes) -> Story:
     if len(plain) != plain_bytes or not inflate.eof or inflate.unused_data:
         raise ValueError("its length does not match its header")
     cut = steps * STEP.itemsize
-    story = Story(_rows(plain[:cut], STEP), _rows(plain[cut:], ACCESS))
-    _check(story, operations)
-    return story
+    event_log = EventLog(_rows(plain[:cut], STEP), _rows(plain[cut:], ACCESS))
+    _check(event_log, operations)
+    return event_log
 
 
 def _head(data: bytes) -> tuple[int, int, int, int, int]:
@@ -128,11 +128,11 @@ def _head(data: bytes) -> tuple[int, int, int, int, int]:
     return keys, operations, steps, accesses, body_bytes
 
 
-def _check(story: Story, operations: int) -> None:
-    steps, accesses = story
+def _check(event_log: EventLog, operations: int) -> None:
+    steps, accesses = event_log
     is_operation = steps["what"] == lib.PUMP_LEARNER_OPERATION
     sound = (
-        np.count_nonzero(is_operation) == operations <= lib.PUMP_LEARNER_STORY_OPERATIONS
+        np.count_nonzero(is_operation) == operations <= lib.PUMP_LEARNER_LOG_OPERATIONS
         and np.all(steps["what"] <= lib.PUMP_LEARNER_LOST)
         and np.all(steps["stream"] < lib.PUMP_MAX_STREAMS)
         and np.all(steps["count"] <= np.where(is_operation, lib.PUMP_LEARNER_MAX_ACCESSES, 0))
@@ -189,12 +189,12 @@ class Folder:
                 found.append(Entry(name, frozenset(sketched), operations))
         return found
 
-    def read(self, name: str) -> Story:
-        """Returns the story in a file, and makes the file the newest. Raises ValueError if the file
+    def read(self, name: str) -> EventLog:
+        """Returns the log in a file, and makes the file the newest. Raises ValueError if the file
         contains none."""
-        story = decode(self._content(name, FILE_BYTES_MAX))
+        event_log = decode(self._content(name, FILE_BYTES_MAX))
         self.touch(name)
-        return story
+        return event_log
 
     def touch(self, name: str) -> None:
         """Makes a file the newest, so that it is removed last."""

@@ -63,9 +63,9 @@ class Bench:
 
     def recall(self, first: Bench) -> None:
         """Takes over the history that `first` has kept."""
-        story = self.ffi.new("struct pump_learner_story *")
-        self.lib.pump_learner_kept(first.learner, story)
-        self.lib.pump_learner_recall(self.learner, story)
+        event_log = self.ffi.new("struct pump_learner_log *")
+        self.lib.pump_learner_kept(first.learner, event_log)
+        self.lib.pump_learner_recall(self.learner, event_log)
 
     def feed(
         self, tables: tuple[Any, Any], begin: int, end: int, *, asked: int = 0, said: Any = None

@@ -5,7 +5,7 @@
  * input must give the same answers. Predictions must have been seen before, and
  * pump_learner_see must confirm them.
  *
- * `stories SEED ROUNDS`: learners that load random data as another run's event log, and
+ * `logs SEED ROUNDS`: learners that load random data as another run's event log, and
  * then get noise.
  *
  * `contexts SEED ROUNDS`: compares the rolling hashes of every stream with recomputed ones.
@@ -110,11 +110,11 @@ static void noise(uint32_t rounds) {
   for (uint32_t i = 0; i < 2; i++) pump_learner_delete(learners[i]);
 }
 
-/* ---- stories ------------------------------------------------------------------------ */
+/* ---- logs --------------------------------------------------------------------------- */
 
 /* Fills an event log: most steps are plausible, a few are far out of bounds. */
-static uint32_t fill_story(struct pump_learner_step *steps, uint32_t count,
-                           struct pump_access *accesses, uint32_t most) {
+static uint32_t fill_event_log(struct pump_learner_step *steps, uint32_t count,
+                               struct pump_access *accesses, uint32_t most) {
   uint32_t used = 0;
   for (uint32_t i = 0; i < count; i++) {
     bool wild = below(5000) == 0;
@@ -138,14 +138,14 @@ static uint32_t fill_story(struct pump_learner_step *steps, uint32_t count,
   return used;
 }
 
-static void stories(uint32_t rounds) {
+static void logs(uint32_t rounds) {
   struct pump_learner_step *steps = calloc(rounds, sizeof *steps);
   struct pump_access *accesses = calloc(4ull * rounds, sizeof *accesses);
   CHECK(steps != NULL && accesses != NULL);
   struct pump_learner *l = pump_learner_new(1u << 9), *from = pump_learner_new(1u << 9);
   CHECK(l != NULL && from != NULL && pump_learner_keep(from) == 0);
-  uint32_t used = fill_story(steps, rounds, accesses, 4 * rounds);
-  struct pump_learner_story story = {
+  uint32_t used = fill_event_log(steps, rounds, accesses, 4 * rounds);
+  struct pump_learner_log event_log = {
       .steps = steps, .accesses = accesses, .step_count = rounds, .access_count = used};
   learners[0] = learners[1] = from;
   for (uint32_t round = 0; round < 2000; round++) {
@@ -155,7 +155,7 @@ static void stories(uint32_t rounds) {
     struct pump_predicted predicted;
     fill(&operation, reached);
     if (round == 200) {
-      pump_learner_recall(l, &story);
+      pump_learner_recall(l, &event_log);
       pump_learner_take_over(l, from);
       learners[0] = learners[1] = l;
     }
@@ -165,7 +165,7 @@ static void stories(uint32_t rounds) {
     pump_learner_ahead(learners[0], 4 * rounds);
     CHECK((pump_learner_see(learners[0], &operation) != PUMP_LEARNER_UNKNOWN) == any);
   }
-  struct pump_learner_story kept;
+  struct pump_learner_log kept;
   pump_learner_kept(l, &kept);
   CHECK(kept.operations == 2000 && kept.step_count > 2000);
   pump_learner_delete(l);
@@ -180,9 +180,9 @@ static void stories(uint32_t rounds) {
 static uint64_t made_anew(const struct pump_learner *l, const struct context *context) {
   uint64_t hash = 0, number = context->tail;
   for (uint64_t i = 0; i < context->filled; i++) {
-    const struct past *past = learner_past(l, number);
-    hash = hash * 0x9e3779b97f4a7c15u + past->key;
-    number = past->next;
+    const struct history_entry *entry = learner_entry(l, number);
+    hash = hash * 0x9e3779b97f4a7c15u + entry->key;
+    number = entry->next;
   }
   CHECK(number == NEVER); /* the context ends with the stream's newest operation */
   return hash;
@@ -197,7 +197,7 @@ static void contexts(uint32_t rounds) {
     if (below(5000) == 0) pump_learner_lost(l);
     pump_learner_see(l, &operation);
     for (uint32_t level = 0; level < LEVELS; level++) {
-      const struct context *context = &l->lanes[stream].contexts[level];
+      const struct context *context = &l->streams[stream].contexts[level];
       CHECK(context->filled >= 1 && context->filled <= CONTEXT_LEAST(level));
       if (context->tail >= l->oldest) CHECK(made_anew(l, context) == context->hash);
     }
@@ -211,8 +211,8 @@ int main(int argc, char **argv) {
   uint32_t rounds = (uint32_t)strtoul(argv[3], NULL, 10);
   if (strcmp(argv[1], "noise") == 0)
     noise(rounds);
-  else if (strcmp(argv[1], "stories") == 0)
-    stories(rounds);
+  else if (strcmp(argv[1], "logs") == 0)
+    logs(rounds);
   else if (strcmp(argv[1], "contexts") == 0)
     contexts(rounds);
   else

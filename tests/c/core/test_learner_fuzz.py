@@ -3,7 +3,7 @@
 import pytest
 from c_build import build, run
 
-PARTS = ("", "_ahead", "_forks", "_iterations", "_match", "_places", "_story", "_accesses")
+PARTS = ("", "_ahead", "_branches", "_iterations", "_match", "_relocations", "_log", "_accesses")
 SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
 
@@ -28,4 +28,4 @@ def test_fuzzing_for_long_finds_nothing_more() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_another_runs_story_may_be_nonsense(seed: int) -> None:
-    run(build(SANITIZER, "learner_fuzz", *SOURCES), "stories", str(seed), "20000")
+    run(build(SANITIZER, "learner_fuzz", *SOURCES), "logs", str(seed), "20000")

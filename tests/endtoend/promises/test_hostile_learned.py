@@ -15,7 +15,7 @@ import pytest
 from job import expected
 from jobs import Job, learned
 
-from pump.model.story import Story
+from pump.model.event_log import EventLog
 from pumpd.worker.learned_files import decode, encode
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 400, "seed": 1}
@@ -44,7 +44,7 @@ def test_a_hostile_file_of_earlier_runs_changes_no_bit(
     for name in ("slot", "offset_bytes", "length_bytes"):
         accesses[name] = dice.permutation(accesses[name])
     accesses["access"] ^= np.where(dice.random(len(accesses)) < 0.5, 1 << 8, 0).astype(np.uint32)
-    hostile = encode(Story(steps, accesses))
+    hostile = encode(EventLog(steps, accesses))
     for content in (hostile, dice.bytes(5000), hostile[:1000], hostile + bytes(8 << 20)):
         path.write_bytes(content)
         assert run(job, tmp_path) == right

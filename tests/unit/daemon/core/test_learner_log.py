@@ -159,15 +159,15 @@ def test_another_programs_story_costs_no_predictions(seed: int) -> None:
 def test_a_story_is_bounded_in_steps_operations_and_accesses() -> None:
     learner = Learner(1 << 8)
     learner.keep()
-    for number in range(lib.PUMP_LEARNER_STORY_OPERATIONS + 10):
+    for number in range(lib.PUMP_LEARNER_LOG_OPERATIONS + 10):
         learner.see(number + 1)
-    assert learner.kept().operations == lib.PUMP_LEARNER_STORY_OPERATIONS
+    assert learner.kept().operations == lib.PUMP_LEARNER_LOG_OPERATIONS
     wide = Learner(1 << 8)
     wide.keep()
     accesses = [Access(slot, 1, 0, BLOCK) for slot in range(lib.PUMP_LEARNER_MAX_ACCESSES)]
     for number in range(2000):
         wide.see(number + 1, accesses)
-    most = lib.PUMP_LEARNER_STORY_ACCESSES
+    most = lib.PUMP_LEARNER_LOG_ACCESSES
     assert most - len(accesses) < wide.kept().access_count <= most
     ranges = Learner(1 << 8)
     ranges.keep()

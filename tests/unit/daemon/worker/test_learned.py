@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from fake_client import FakeClient, ffi, lib
 
-from pump.model.story import ACCESS, STEP, Story
+from pump.model.event_log import ACCESS, STEP, EventLog
 from pump.policy import by_name
 from pumpd.worker import learned_files
 from pumpd.worker.learned_files import Folder, decode, encode, name_of, sketch
@@ -71,18 +71,18 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def story(folder: Path) -> Story:
+def event_log(folder: Path) -> EventLog:
     opened = Folder(str(folder))
     with contextlib.closing(opened):
         return opened.read(files(folder)[0])
 
 
-def made_up(seed: int, operations: int = 600) -> Story:
+def made_up(seed: int, operations: int = 600) -> EventLog:
     dice = random.Random(seed)
     steps = np.zeros(operations, STEP)
     steps["key"] = [dice.randrange(1, 1 << 63) for _ in range(operations)]
     steps["count"] = 1
-    return Story(steps, np.zeros(operations, ACCESS))
+    return EventLog(steps, np.zeros(operations, ACCESS))
 
 
 def test_the_second_run_predicts_its_first_iteration(folder: Path) -> None:
@@ -230,7 +230,7 @@ def test_what_is_decoded_is_within_the_bounds_of_the_contract(seed: int) -> None
 def test_a_hostile_story_costs_predictions_and_nothing_else(folder: Path, seed: int) -> None:
     """The file has the program's own keys, but random accesses and starts of ranges."""
     whole(folder)
-    steps, accesses = story(folder)
+    steps, accesses = event_log(folder)
     dice = np.random.default_rng(seed)
     operation = steps["what"] == lib.PUMP_LEARNER_OPERATION
     steps["stream"] = dice.integers(0, lib.PUMP_MAX_STREAMS, len(steps))
@@ -243,7 +243,7 @@ def test_a_hostile_story_costs_predictions_and_nothing_else(folder: Path, seed: 
         accesses[name] = dice.integers(0, 1 << 63, len(accesses))
     accesses["access"] = dice.integers(0, 1 << 32, len(accesses))
     path = folder / files(folder)[0]
-    path.write_bytes(encode(Story(steps, accesses)))
+    path.write_bytes(encode(EventLog(steps, accesses)))
     run = Run(folder)
     run.play(SET_UP)
     for _ in range(3):
