@@ -111,7 +111,9 @@ def test_people_see_jobs_gpus_and_causes(jobs: Jobs) -> None:
         shown,
         re.M,
     )
-    assert re.search(rf"^ +{jobs.running[0].pid} \w+ +large +- \S+ +0 planned +active ", shown, re.M)
+    assert re.search(
+        rf"^ +{jobs.running[0].pid} \w+ +large +- \S+ +0 planned +active ", shown, re.M
+    )
     found = json.loads(jobs.pump("jobs", "--json"))
     assert [job["name"] for job in found["jobs"]] == ["large"]
 
