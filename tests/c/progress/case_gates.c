@@ -44,7 +44,7 @@ static CUcontext context_made(void) {
   CUcontext context = fake_context_create(0);
   pump_context_seen(0, context);
   pump_executors_need(0, true);
-  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= 64);
+  EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= PUMP_MARKERS_FIRST);
   return context;
 }
 
