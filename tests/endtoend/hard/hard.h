@@ -141,6 +141,8 @@ uint32_t set_random(struct set *set, uint32_t below);
 uint64_t set_apply(struct set *set, unsigned target, unsigned source);
 /* Launches a random mix through `api` on `stream` and applies it to the model. */
 void set_step(struct set *set, const struct api *api, CUfunction mix, CUstream stream);
+CUresult try_launch_mix(const struct api *api, CUfunction mix, CUstream stream,
+                        CUdeviceptr target, CUdeviceptr source, uint64_t seed);
 void launch_mix(const struct api *api, CUfunction mix, CUstream stream, CUdeviceptr target,
                 CUdeviceptr source, uint64_t seed);
 /* Copies all buffers back, compares and frees them. All work must be finished. */

@@ -68,13 +68,18 @@ static void fork_after(char *self) {
 
 static struct set *running;
 
+/* Until the driver shuts down, because another thread ends the program. */
 static void *launch_for_ever(void *unused) {
   (void)unused;
   MUST(cu.CtxSetCurrent(context));
-  for (;;) {
+  CUresult result;
+  do {
     unsigned target = set_random(running, 24), source = set_random(running, 24);
-    launch_mix(&cu, mix, NULL, running->buffers[target], running->buffers[source], 1);
-  }
+    result = try_launch_mix(&cu, mix, NULL, running->buffers[target],
+                            running->buffers[source], 1);
+  } while (result == CUDA_SUCCESS);
+  CHECK(result == CUDA_ERROR_DEINITIALIZED);
+  return NULL;
 }
 
 static void *allocate_for_ever(void *unused) {

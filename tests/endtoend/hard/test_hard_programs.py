@@ -265,7 +265,7 @@ def test_a_sudden_end_under_load_is_prompt_and_leaves_no_process(
     )
     assert process.stdout is not None and process.stdout.readline() == "busy\n"
     begin = time.monotonic()
-    process.communicate(timeout=20)
-    assert process.returncode == ENDS[case]
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == ENDS[case], said
     assert time.monotonic() - begin < 5
     assert pumpds.wait_for(lambda: pumpds.of_job(process.pid) == pumpds.Pumpd(), 10)
