@@ -132,12 +132,17 @@ EXPORT void pump_learner_free(struct pump_learner *l, uint32_t slot, uint32_t ge
   learner_freed(l, slot, generation);
 }
 
+/* Hashes an address: a range's allocation and an offset. */
+static uint64_t hash_of(uint64_t allocation, uint64_t offset_bytes) {
+  return learner_mix(allocation * 0x9e3779b97f4a7c15u + offset_bytes);
+}
+
 /* ---- relocations ------------------------------------------------------------------ */
 
 static struct relocation *relocation_slot(const struct pump_learner *l, uint64_t allocation,
                                           uint64_t offset) {
-  uint64_t h = learner_mix(allocation * 0x9e3779b97f4a7c15u + offset);
-  return (struct relocation *)&l->relocations[h & (RELOCATIONS - 1)];
+  return (struct relocation *)&l
+      ->relocations[hash_of(allocation, offset) & (RELOCATIONS - 1)];
 }
 
 static struct relocation *relocation_of(const struct pump_learner *l, uint64_t allocation,
@@ -281,8 +286,8 @@ static void compare(struct pump_learner *l, uint64_t then,
 
 static struct reached *reached_slot(struct pump_learner *l,
                                     const struct pump_access *access) {
-  uint64_t allocation = allocation_name(access->slot, access->generation);
-  uint64_t address = learner_mix(allocation * 0x9e3779b97f4a7c15u + access->offset_bytes);
+  uint64_t address =
+      hash_of(allocation_name(access->slot, access->generation), access->offset_bytes);
   struct reached *reached = &l->reached[address & (RELOCATIONS - 1)];
   if (reached->address != address) *reached = (struct reached){.address = address};
   return reached;
