@@ -1,4 +1,4 @@
-"""The event log of the virtual GPU, line by line (PUMP_VIRTUAL_EVENTS).
+"""The events of the virtual GPU, line by line (PUMP_VIRTUAL_EVENTS).
 
 lab/driver/timeline/events_log.c writes the file and explains its lines. Blocks are addresses
 divided by 2 MiB. Times are nanoseconds of CLOCK_MONOTONIC. Pure.

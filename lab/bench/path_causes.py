@@ -1,7 +1,7 @@
 """Finds where the time of a run on the virtual GPU goes, and why its blocks moved.
 
 DESIGN
-  The input is the driver's event log (event_log.py). With a recording of the same run, the input
+  The input is the virtual GPU's events (gpu_events.py). With a recording of the same run, the input
   includes the blocks that pump expected each launch to touch (touched.py). The results:
 
     `seconds`   The time from the first start to the last end of a kernel, in four parts. Kernels
@@ -29,7 +29,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from event_log import BLOCK_BYTES, OUT, End, Event, Launch, Move, Stall, Start
+from gpu_events import BLOCK_BYTES, OUT, End, Event, Launch, Move, Stall, Start
 from touched import Launches
 
 ISSUED_LATE_NS = 200_000

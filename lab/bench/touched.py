@@ -2,7 +2,7 @@
 
 DESIGN
   One run yields two independent records. The virtual driver writes the blocks of 2 MiB that each
-  launch touches (event_log.py). Pump's recording contains the extents of each operation. The n-th
+  launch touches (gpu_events.py). Pump's recording contains the extents of each operation. The n-th
   launch of a kernel is the same launch in both records: threads may interleave launches differently
   in the two records, but rarely launches of one kernel.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from event_log import BLOCK_BYTES, Event, Launch
+from gpu_events import BLOCK_BYTES, Event, Launch
 
 from pump.trace import format as form
 from pump.trace import records as rec

@@ -3,7 +3,7 @@
 DESIGN
   There are two independent records on one clock. witness.c logs each block that PyTorch's allocator
   hands out and takes back. The virtual driver logs each copy to the host, and when kernels were
-  issued and begun (event_log.py).
+  issued and begun (gpu_events.py).
 
   A departure is dated back to the issue of the newest kernel that had begun. A block is live if the
   allocator had handed it out by then and not taken it back. So a tensor that is freed while its
@@ -27,7 +27,7 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from event_log import BLOCK_BYTES, PAGE_BYTES, Event, Launch, Move, Start
+from gpu_events import BLOCK_BYTES, PAGE_BYTES, Event, Launch, Move, Start
 
 PAGES = 32
 

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import event_log
+import gpu_events
 import touched
 from c_part import feeder, load
 from harness import ROOT, MeasurementError, Options, Row, child, virtual_facts
@@ -178,7 +178,7 @@ def touched_rows(options: Options, program: list[str], settings: list[str]) -> I
         try:
             with events.open() as lines, written(trace).open("rb") as file:
                 kernels = touched.compare(
-                    touched.read_touches(event_log.read(lines)),
+                    touched.read_touches(gpu_events.read(lines)),
                     touched.read_extents(Reader(file).records()),
                 )
         except (OSError, ValueError) as error:

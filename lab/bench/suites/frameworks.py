@@ -44,8 +44,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import event_log
 import floor
+import gpu_events
 from harness import (
     ROOT,
     MeasurementError,
@@ -193,7 +193,7 @@ class Bench:
         )
         with blocks.open() as handed, events.open() as lines:
             moved = dead_bytes.split(
-                dead_bytes.read_handed(handed), dead_bytes.read_departures(event_log.read(lines))
+                dead_bytes.read_handed(handed), dead_bytes.read_departures(gpu_events.read(lines))
             )
         copied = driver["d2h_bytes"] - driver["counters"]["d2h_copy_bytes"]
         if moved.dead + moved.live != copied:

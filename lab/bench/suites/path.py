@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-import event_log
+import gpu_events
 import touched
 from harness import ROOT, MeasurementError, Options, Row, child, host_kernels, virtual_facts
 from path_causes import Path, follow
@@ -144,7 +144,7 @@ class Bench:
                 with written(trace).open("rb") as stream:
                     expected = touched.read_extents(Reader(stream).records())
             with events.open() as lines:
-                path = follow(event_log.read(lines), expected)
+                path = follow(gpu_events.read(lines), expected)
         except (OSError, ValueError) as error:
             raise MeasurementError(str(error)) from None
         driver = json.loads(report.read_text())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from event_log import read
+from gpu_events import read
 from study.dead_bytes import (
     PAGE_BYTES,
     Bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import event_log
+import gpu_events
 import pytest
 from path_causes import Path, follow
 
@@ -12,7 +12,7 @@ ALL = "ffffffff"
 
 
 def path(*lines: str, **expected: list[frozenset[int]]) -> Path:
-    return follow(event_log.read(lines), expected or None)
+    return follow(gpu_events.read(lines), expected or None)
 
 
 def some(found: dict[str, float]) -> dict[str, float]:

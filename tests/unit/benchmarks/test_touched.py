@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import touched
-from event_log import read
+from gpu_events import read
 
 from pump.trace import format as form
 from pump.trace import records as rec
