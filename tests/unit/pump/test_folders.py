@@ -1,4 +1,4 @@
-"""Root writes nowhere that the user who owns HOME controls; other users write as usual."""
+"""As root, pump writes to no folder that the owner of HOME controls."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pump import outputs, schemas
+from pump.config.job import DEFAULT_POLICY
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, Comparison
 
@@ -25,6 +26,10 @@ def compared(**seconds: Sequence[float] | str) -> Comparison:
 
 FAST = [1.0, 1.1, 0.9, 1.0, 1.05, 0.95]
 SLOW = [time * 3 for time in FAST]
+
+
+def test_the_usual_variant_is_the_default_policy() -> None:
+    assert comparison.USUAL == DEFAULT_POLICY
 
 
 def test_ratios_are_taken_within_a_round_so_a_slow_machine_does_not_count() -> None:
