@@ -168,9 +168,9 @@ void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
 
 /* ---- schedules (schedule.c) ------------------------------------------------------ */
 
-/* `ready`: returns whether the conditions of the next entry hold. `waits`: also requires
- * space in flight, so that the entry waits only for a thread. `take`: takes the entry if
- * it may start. */
+/* `ready`: returns whether the conditions of the next entry hold. `can_start`: also
+ * requires space in flight, so that the entry waits only for a thread. `take`: takes the
+ * entry if it may start. */
 bool pump_schedule_ready(uint32_t device, uint32_t direction);
 bool pump_schedule_can_start(uint32_t device, uint32_t direction);
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,

@@ -203,7 +203,7 @@ struct pump_learner {
   uint32_t relocations_used;
   struct reached reached[RELOCATIONS];
   uint32_t successors_early;  /* number of live ranges that already have a successor */
-  uint32_t lookback;          /* lookback of predicting accesses */
+  uint32_t lookback;          /* the one that predicts accesses */
   float lookbacks[LOOKBACKS]; /* recent share of right accesses of each lookback */
   uint32_t lookbacks_seen[LOOKBACKS]; /* number of operations on which each lookback was
                                          compared */
