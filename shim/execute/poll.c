@@ -18,9 +18,10 @@ struct poller {
   CUcontext current;                  /* the driver's current context on this thread */
   uint32_t round;                     /* number of the current pass */
   uint32_t blocked[PUMP_MAX_STREAMS]; /* pass in which a stream's oldest was not ready */
+  struct pump_presumed presumed;
   bool over;
 };
-static struct poller pollers[PUMP_MAX_DEVICES]; /* 4 KiB each: too large for a stack */
+static struct poller pollers[PUMP_MAX_DEVICES]; /* 12 KiB each: too large for a stack */
 static uint32_t lives;                          /* newest epoch of any pool */
 _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
 
@@ -251,6 +252,7 @@ static void work(struct poller *poller) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
     struct look seen = poll_markers(poller);
     uint64_t now_ns = pump_now_ns();
+    pump_progress_presume(poller->role.set->device, &poller->presumed, now_ns);
     if (seen.waiting || seen.advanced) busy_ns = now_ns;
     if (now_ns - busy_ns < PUMP_LINGER_NS) {
       pause_ns = seen.advanced ? PUMP_POLL_MIN_NS : pause_ns * 5 / 4;

@@ -17,9 +17,12 @@
  * streams beyond the table: only context synchronizations show their progress.
  *
  * `executed` only grows. It is a hint that steers transfers and proves nothing about
- * data. So two inaccuracies are accepted. Another thread may have numbered an operation,
+ * data. So three inaccuracies are accepted. Another thread may have numbered an operation,
  * but not yet issued it, when we record the marker. A handle may be reused while work of
- * its previous stream is in flight.
+ * its previous stream is in flight. And a stream's newest operations may have no marker.
+ * Their blocks could never be evicted if the program never used the stream again. So they
+ * are presumed to have executed some time after the last sign of the stream
+ * (pump_progress_presume).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -49,6 +52,7 @@ static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
+  uint64_t marked; /* newest operation with a marker */
   /* Hints, written by the issuing thread; two threads on one stream may lose some. */
   uint64_t marked_ns;     /* issue time of the last operation with a marker (event) */
   uint64_t touched_bytes; /* bytes touched since the last marker */
@@ -200,12 +204,15 @@ void pump_stream_gone(CUstream stream) {
 
 /* ---- advancing ---------------------------------------------------------------- */
 
+static void raise_executed(uint32_t index, uint64_t seq) {
+  pump_raise(&streams[index].executed, seq);
+  pump_raise(&pump_shm->progress[index].executed_seq, seq);
+}
+
 /* Advances without waking anyone. before_ns: a poll had not seen it then; 0: no poll. */
 static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
-  struct stream *stream = &streams[index];
-  if (PUMP_LOAD(&stream->executed) >= seq) return false;
-  pump_raise(&stream->executed, seq);
-  pump_raise(&pump_shm->progress[index].executed_seq, seq);
+  if (PUMP_LOAD(&streams[index].executed) >= seq) return false;
+  raise_executed(index, seq);
   if (PUMP_UNLIKELY(pump_recording)) {
     uint64_t now_ns = pump_now_ns();
     pump_moments_add(&moments[index], seq, now_ns);
@@ -223,6 +230,26 @@ void pump_progress_polled(uint32_t stream_index, uint64_t seq, uint64_t before_n
 
 void pump_progress_advance(uint32_t stream_index, uint64_t seq) {
   pump_progress_polled(stream_index, seq, 0);
+}
+
+void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
+                           uint64_t now_ns) {
+  bool any = false;
+  if (now_ns - presumed->checked_ns < PUMP_PRESUME_NS) return;
+  presumed->checked_ns = now_ns;
+  for (uint32_t i = 1; i < PUMP_MAX_STREAMS; i++) {
+    const struct stream *stream = &streams[i];
+    if (PUMP_LOAD(&stream->device) != device) continue;
+    uint64_t issued = PUMP_LOAD(&stream->issued), executed = PUMP_LOAD(&stream->executed);
+    bool still = presumed->signs[i] == issued + executed;
+    presumed->signs[i] = issued + executed;
+    if (!still || executed >= issued || executed < PUMP_LOAD(&stream->marked)) continue;
+    raise_executed(i, issued);
+    any = true;
+  }
+  if (!any) return;
+  pump_worker_notify();
+  pump_upcalls.schedule_wake();
 }
 
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq) {
@@ -325,6 +352,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                   !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index),
                                       stream_index, stream_of(stream_index, stream), seq)))
     return;
+  PUMP_STORE(&mine->marked, seq);
   PUMP_STORE(&mine->marked_ns, now_ns);
   PUMP_STORE(&mine->since_marker, 0);
   PUMP_STORE(&mine->touched_bytes, 0);

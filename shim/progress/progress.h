@@ -67,6 +67,16 @@ void pump_progress_advance(uint32_t stream_index, uint64_t seq);
 /* Notes the same from a poll; the previous one, at before_ns (0: none), had not seen
  * it. */
 void pump_progress_polled(uint32_t stream_index, uint64_t seq, uint64_t before_ns);
+/* What the last check of a device's streams has seen. */
+struct pump_presumed {
+  uint64_t checked_ns;
+  uint64_t signs[PUMP_MAX_STREAMS]; /* changes with each operation issued or executed */
+};
+/* Presumes that a stream's operations without a marker have executed, if all its markers
+ * have, and the stream showed no sign between two checks PUMP_PRESUME_NS apart.
+ * Recordings do not get such times. */
+void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
+                           uint64_t now_ns);
 /* In recorded jobs, returns when `seq` was known to have executed (pump_moments_of). */
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq);
 /* Returns the newest executed operation, from private memory, not from the mapping. */

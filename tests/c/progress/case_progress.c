@@ -90,6 +90,27 @@ SCENARIO(a_stream_that_is_stuck_does_not_hold_up_another_one) {
   CHECK(executed(pump_stream_index(stuck, false)) == 0);
 }
 
+SCENARIO(operations_without_a_marker_are_presumed_executed_after_the_last_sign) {
+  CUcontext context = begin();
+  CUstream unused = fake_stream_create(context), gone = fake_stream_create(context);
+  uint32_t index = pump_stream_index(unused, false), other = pump_stream_index(gone, false);
+  uint64_t now_ns = 1000000000, first = issue(unused, now_ns), last = 0;
+  for (int i = 0; i < 3; i++) last = issue(unused, now_ns += 1000);
+  for (int i = 0; i < 3; i++) issue(gone, now_ns += 1000);
+  pump_stream_gone(gone);
+  struct timespec pause = {.tv_nsec = 3 * PUMP_PRESUME_NS};
+  nanosleep(&pause, NULL); /* the first one has a marker and still runs */
+  CHECK(executed(index) == 0);
+  fake_execute(unused, 1);
+  EVENTUALLY(executed(index) == first);
+  EVENTUALLY(executed(index) == last);
+  CHECK(executed(other) == 0);
+  fake_execute(gone, 1);
+  EVENTUALLY(executed(other) == last + 3);
+  last = issue(unused, now_ns + 1000); /* used again */
+  EVENTUALLY(executed(index) == last);
+}
+
 SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   CUcontext context = begin();
   CUstream stream = fake_stream_create(context);

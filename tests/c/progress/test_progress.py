@@ -11,6 +11,7 @@ SCENARIOS = [
     "a_stream_that_is_stuck_does_not_hold_up_another_one",
     "a_burst_that_meets_a_small_pool_is_marked_thinly_to_its_end",
     "a_burst_of_a_full_launch_queue_is_marked_to_its_last_operation",
+    "operations_without_a_marker_are_presumed_executed_after_the_last_sign",
     "an_empty_pool_costs_a_marker_and_nothing_else",
     "nothing_is_recorded_on_a_capturing_stream",
     "a_failing_query_advances_nothing",
