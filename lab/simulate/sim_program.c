@@ -57,6 +57,7 @@ static void note_marker(struct pump_sim *sim, struct sim_stream *stream,
                           stream->touched_bytes, 1))
     return;
   sim->marker_behind[sim->step] = 1;
+  stream->asked_seq = stream->issued_seq;
   stream->since_marker = 0;
   stream->touched_bytes = 0;
   stream->marked_ns = sim->now_ns;

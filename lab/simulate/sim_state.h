@@ -23,6 +23,8 @@ struct sim_stream {
   uint64_t touched_bytes, marked_ns;
   uint64_t issued_seq, finished_seq;
   uint64_t marked_seq; /* newest finished operation that a marker follows */
+  uint64_t asked_seq;  /* newest issued operation that a marker follows */
+  uint64_t sign;       /* see pump_marker_presumes */
 };
 
 enum sim_waits {
@@ -170,7 +172,7 @@ struct pump_sim {
   uint32_t active_from, written, expected; /* steps */
   uint8_t *fresh;                          /* by use: PUMP_FRESH_* at its last use */
   uint32_t run_step; /* steps before it have finished, approximately */
-  uint64_t tick_ns, busy_until_ns, poll_ns;
+  uint64_t tick_ns, busy_until_ns, poll_ns, presumed_ns;
   struct sim_wait wait; /* between ticks */
   bool woken;           /* since the last tick */
 

@@ -1,6 +1,7 @@
 /* sim_worker.c - the worker as pumpd runs it: reads rows, updates progress, decides. */
 #include <stdlib.h>
 
+#include "shim/progress/marker_rule.h"
 #include "sim_state.h"
 
 #define SLEEP_NS 251000000 /* until the next tick if nothing happens: worker.py */
@@ -35,8 +36,23 @@ void sim_worker_poll_next(struct pump_sim *sim) {
   sim->poll_ns = sim_least(sim->poll_ns, (now / every + 1) * every);
 }
 
+static bool presume(struct pump_sim *sim) {
+  bool any = false;
+  if (sim->now_ns - sim->presumed_ns < PUMP_PRESUME_NS) return false;
+  sim->presumed_ns = sim->now_ns;
+  for (uint32_t i = 0; i < sim->program.streams; i++) {
+    struct sim_stream *stream = &sim->streams[i];
+    if (!pump_marker_presumes(&stream->sign, stream->issued_seq, *sim_executed_seq(sim, i),
+                              stream->asked_seq))
+      continue;
+    *sim_executed_seq(sim, i) = stream->issued_seq;
+    any = true;
+  }
+  return any;
+}
+
 void sim_worker_poll(struct pump_sim *sim) {
-  bool advanced = sim_discards_poll(sim);
+  bool advanced = sim_discards_poll(sim) | presume(sim);
   for (uint32_t i = 0; i < sim->program.streams; i++) {
     const struct sim_stream *stream = &sim->streams[i];
     if (stream->marked_seq <= *sim_executed_seq(sim, i)) continue;

@@ -46,10 +46,6 @@
 #define PUMP_MARKERS_AHEAD 1024
 #define PUMP_MARKERS_FIRST 128 /* created for a context before its first record */
 
-/* Operations without a marker touch little memory (PUMP_MARKER_BYTES), so it costs little
- * if they run for longer than this. */
-#define PUMP_PRESUME_NS 100000000u
-
 /* ---- sleeps of pump's own threads ------------------------------------------------ */
 
 /* How often a marker thread polls; the interval grows while nothing executes. A program

@@ -240,10 +240,10 @@ void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
   for (uint32_t i = 1; i < PUMP_MAX_STREAMS; i++) {
     const struct stream *stream = &streams[i];
     if (PUMP_LOAD(&stream->device) != device) continue;
-    uint64_t issued = PUMP_LOAD(&stream->issued), executed = PUMP_LOAD(&stream->executed);
-    bool still = presumed->signs[i] == issued + executed;
-    presumed->signs[i] = issued + executed;
-    if (!still || executed >= issued || executed < PUMP_LOAD(&stream->marked)) continue;
+    uint64_t issued = PUMP_LOAD(&stream->issued);
+    if (!pump_marker_presumes(&presumed->signs[i], issued, PUMP_LOAD(&stream->executed),
+                              PUMP_LOAD(&stream->marked)))
+      continue;
     raise_executed(i, issued);
     any = true;
   }

@@ -72,8 +72,7 @@ struct pump_presumed {
   uint64_t checked_ns;
   uint64_t signs[PUMP_MAX_STREAMS]; /* changes with each operation issued or executed */
 };
-/* Presumes that a stream's operations without a marker have executed, if all its markers
- * have, and the stream showed no sign between two checks PUMP_PRESUME_NS apart.
+/* Presumes that operations without a marker have executed (pump_marker_presumes).
  * Recordings do not get such times. */
 void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
                            uint64_t now_ns);
@@ -127,10 +126,10 @@ bool pump_yields(uint32_t device);
  * may begin before their predecessors have ended. */
 void pump_progress_gate(uint32_t stream_index, CUstream stream);
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index, CUstream stream);
-/* Returns whether the context's word must be registered for that life of its pool, and
+/* Returns whether the context's word must be registered for that epoch of its pool, and
  * registers it. For the marker thread, which is in the context. */
-bool pump_gates_lack(uint32_t context_index, uint32_t life);
-void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life);
+bool pump_gates_lack(uint32_t context_index, uint32_t epoch);
+void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t epoch);
 /* Opens all gates, and makes no more. */
 void pump_gates_stop(void);
 void pump_gates_fork_child(void);

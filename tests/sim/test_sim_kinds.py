@@ -12,7 +12,7 @@ from study.sim_kinds import PROGRAMS, dissolving, lengths
 from pump.policy.base import Policy
 from pump.policy.scheduled import Planned, Window
 from pump_lab import profiles
-from pump_lab.sim.program import Program
+from pump_lab.sim.program import KERNEL, READ, Program
 from pump_lab.sim.simulation import Daemon, Foresight, Machine, run
 
 STEPS = 24
@@ -52,6 +52,27 @@ def test_it_is_never_slower_than_the_window_and_knows_what_comes(
     # Tensors of `wandering` move in each step, so most expected operations use other blocks.
     share = learned.predicted.operations / learned.operations
     assert share >= (0.3 if make is sim_kinds.wandering else 0.75)
+
+
+def endless(aside: int) -> Program:
+    """Returns steps without waits. Before the third one, a second stream gets short operations."""
+    training = sim_kinds.Training()
+    for step in range(STEPS):
+        for _ in range(aside if step == 2 else 0):
+            uses = [(0, 0, 1 << 20, READ)]
+            training.builder.operation(KERNEL, uses, duration_ns=20000, host_ns=8000, stream=1)
+        training.forth()
+        training.back()
+        training.update()
+    training.end()
+    return training.program("endless", streams=2)
+
+
+@pytest.mark.parametrize("policy", [Window, Planned])
+def test_a_stream_that_is_used_once_costs_nothing_later(policy: type[Policy]) -> None:
+    """Its newest operations have no marker, so their end is never reported."""
+    without, once = (sum(seconds(endless(count), policy(), 1.5, 1024)) for count in (0, 3))
+    assert once < 1.02 * without
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "executor_harness.h"
+#include "shim/progress/marker_rule.h"
 
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
