@@ -92,8 +92,8 @@ def card(uuid: str, handle: Any) -> Card:
     processes = _answer(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     rates = _answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
     throughput = [
-        _answer(pynvml.nvmlDeviceGetPcieThroughput, handle, way)
-        for way in (pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+        _answer(pynvml.nvmlDeviceGetPcieThroughput, handle, counter)
+        for counter in (pynvml.NVML_PCIE_UTIL_RX_BYTES, pynvml.NVML_PCIE_UTIL_TX_BYTES)
     ]
     return Card(
         uuid,

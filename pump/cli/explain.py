@@ -95,10 +95,10 @@ def _settings(width: int) -> Iterator[tuple[set[str], list[str]]]:
             + (f" in [{setting.table}]" if setting.key else ""),
             "default": setting.default.replace("`", ""),
         }
-        told = [f"  {name:<9} {text}" for name, text in facts.items() if text]
+        details = [f"  {name:<9} {text}" for name, text in facts.items() if text]
         about = _indented(guide.plain(setting.description, (), width - 2))
         names = {key, *(_name(name) for action in own for name in action.option_strings)}
-        yield names, [f"{key} (setting of [{setting.table}])", *about, *told]
+        yield names, [f"{key} (setting of [{setting.table}])", *about, *details]
     for action in filter(_usage, actions):
         about = _indented(guide.plain((action.help or "").replace("%%", "%"), (), width - 2))
         yield set(map(_name, action.option_strings)), [f"{_usage(action)} (pump-run)", *about]

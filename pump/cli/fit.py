@@ -176,7 +176,7 @@ def _search(
         if not tried and one.problem:
             _refused(session, one, ran)
         if tried:
-            search.tell(number, not one.problem)
+            search.report(number, not one.problem)
         tried.append(one)
         number = search.next()
     return tried

@@ -60,21 +60,21 @@ def run(asked: argparse.Namespace) -> int:
     service = registered.Registered()
     known, answers = of_all(service, there, state_of)
     service.close()
-    told = [(job, *answer) for job, answer in zip(there, answers, strict=True)]
+    answered = [(job, *answer) for job, answer in zip(there, answers, strict=True)]
     others = registered.others(known, (job.socket for job in there))
     if service.warning:
         say("pump", service.warning)
     if asked.json:
-        mine = [as_json(*one) for one in told]
+        mine = [as_json(*one) for one in answered]
         print(schemas.dump("jobs", {"jobs": mine, "others": registered.as_json(others)}))
         return 0
-    if not told and not others:
+    if not answered and not others:
         print("No jobs are running under pump.")
         return 0
     from pump.cli.support import listed
     from pump.console import console
 
-    console().print(listed.table(told, known))
+    console().print(listed.table(answered, known))
     return 0
 
 
@@ -135,10 +135,10 @@ def client_json(client: ClientState) -> dict[str, Any]:
     """Converts a client's state for JSON, with UUIDs in NVML's form."""
     from dataclasses import asdict
 
-    told = asdict(client)
-    for device in told["devices"]:
+    answered = asdict(client)
+    for device in answered["devices"]:
         device["uuid"] = nvml.gpu_uuid(device["uuid"])
-    return told
+    return answered
 
 
 def recording_of(job: str) -> str:

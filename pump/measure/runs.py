@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pump.names import one_line
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 """Time between the signal that ends a command and SIGKILL."""
 LOG_BYTES = 1 << 20
 """Bytes at the end of a log that are searched for messages and numbers."""
@@ -127,7 +127,7 @@ class Stop:
             if self._group == group:
                 _kill(group)
 
-        _later(PATIENCE_S, too_late)
+        _later(TIMEOUT_S, too_late)
 
 
 def run(

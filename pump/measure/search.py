@@ -28,7 +28,7 @@ class Search:
         done = number <= self.fits or (self.fails is not None and number >= self.fails)
         return None if done else number
 
-    def tell(self, number: int, fits: bool) -> None:
+    def report(self, number: int, fits: bool) -> None:
         """Records whether a number that `next` returned fits."""
         if fits:
             self.fits = number

@@ -88,7 +88,7 @@ class ClientModel:
         }
         return (
             f"<ClientModel seq={totals.observed_seq} window={totals.window_depth} "
-            f"ranges={totals.ranges} resident={where} under_way={totals.under_way}>"
+            f"ranges={totals.ranges} resident={where} in_flight={totals.in_flight}>"
         )
 
     # ---- reports of the shim ---------------------------------------------------------

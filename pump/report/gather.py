@@ -66,8 +66,8 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
     lost, least, most, whole = (value / 1e9 for value in values if value is not None)
     if not whole or not least <= lost <= most:
         return None
-    told = {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
-    return told | {"core_seconds": min(lost, _seconds_of(end, form.DELAYED_TIME) or 0.0)}
+    estimate = {"seconds": lost, "least_seconds": least, "most_seconds": most, "of_seconds": whole}
+    return estimate | {"core_seconds": min(lost, _seconds_of(end, form.DELAYED_TIME) or 0.0)}
 
 
 def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:

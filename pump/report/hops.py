@@ -52,7 +52,7 @@ class Hops:
     """Gathers the hops of one recording, chunk by chunk."""
 
     def __init__(self) -> None:
-        self._slices: dict[str, list[Columns]] = {way: [] for way in DIRECTIONS}
+        self._slices: dict[str, list[Columns]] = {direction: [] for direction in DIRECTIONS}
         self._refused = dict.fromkeys(DIRECTIONS, 0)
         self._others: dict[str, list[Values]] = {"marker": [], "ring": []}
         self._counts: dict[str, int] = dict.fromkeys((*DIRECTIONS, *self._others), 0)
@@ -60,16 +60,16 @@ class Hops:
 
     def add(self, columns: Columns) -> None:
         """Takes the rows of the next chunk."""
-        for number, way in enumerate(DIRECTIONS):
+        for number, direction in enumerate(DIRECTIONS):
             mine = columns["transfer_direction"] == number
             moved = mine & (columns["transfer_result"] == 0)
-            self._refused[way] += int(np.count_nonzero(mine & ~moved))
-            if self._has_place(way, int(np.count_nonzero(moved))):
+            self._refused[direction] += int(np.count_nonzero(mine & ~moved))
+            if self._has_place(direction, int(np.count_nonzero(moved))):
                 names = ("bytes", "kept", *(f"{hop}_us" for hop in SLICE))
                 rows = {n: columns[f"transfer_{n}"][moved] for n in names}
-                if way == "to_host":
+                if direction == "to_host":
                     rows["bytes"] = _copied(rows["bytes"], rows["kept"])
-                self._slices[way].append(rows)
+                self._slices[direction].append(rows)
         before, seen = columns["progress_before_ns"], columns["progress_time_ns"]
         polled = (before > 0) & (before <= seen)
         self._add("marker", (seen[polled] - before[polled]) / 1e3)
@@ -89,7 +89,7 @@ class Hops:
 
     def result(self) -> Found:
         """Returns the part `hops` of a report; docs/guides/why.md explains it."""
-        found: Found = {way: self._way(way) for way in DIRECTIONS}
+        found: Found = {direction: self._direction(direction) for direction in DIRECTIONS}
         for hop, parts in self._others.items():
             found[hop] = _figures(np.concatenate(parts)) if parts else None
         found["threads"] = [
@@ -100,15 +100,15 @@ class Hops:
         ]
         return found
 
-    def _way(self, way: str) -> Found | None:
-        parts = self._slices[way]
+    def _direction(self, direction: str) -> Found | None:
+        parts = self._slices[direction]
         if not parts:
             return None
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return {
             "slices": len(columns["bytes"]),
             "bytes": int(columns["bytes"].sum(dtype=np.float64)),
-            "refused": self._refused[way],
+            "refused": self._refused[direction],
             **{hop: _figures(columns[f"{hop}_us"]) for hop in SLICE},
         }
 
@@ -150,11 +150,11 @@ class Part(NamedTuple):
 def parts(found: Found) -> list[Part]:
     """Formats `Hops.result`, the delays of transfers, as tables; none if nothing was moved."""
     tables = []
-    for way in DIRECTIONS:
-        if found[way]:
-            refused = f", {found[way]['refused']:,} refused" if found[way]["refused"] else ""
-            heading = f"{found[way]['slices']:,} slices {_TO[way]}, {size(found[way]['bytes'])}"
-            rows = [_row(hop, found[way][hop]) for hop in SLICE]
+    for direction in DIRECTIONS:
+        if mine := found[direction]:
+            refused = f", {mine['refused']:,} refused" if mine["refused"] else ""
+            heading = f"{mine['slices']:,} slices {_TO[direction]}, {size(mine['bytes'])}"
+            rows = [_row(hop, mine[hop]) for hop in SLICE]
             tables.append(Part(heading + refused, rows))
     others = [_row(hop, found[hop]) for hop in ("marker", "ring") if found[hop]]
     if tables and others:
@@ -162,9 +162,9 @@ def parts(found: Found) -> list[Part]:
     return tables
 
 
-def _row(hop: str, figures: Found) -> Row:
+def _row(hop: str, numbers: Found) -> Row:
     names = ("median", "p99", "sum")
-    median, p99, whole = (seconds(figures[f"{name}_seconds"], 3) for name in names)
+    median, p99, whole = (seconds(numbers[f"{name}_seconds"], 3) for name in names)
     return Row(median, p99, whole, WORDS[hop])
 
 
@@ -180,10 +180,10 @@ def largest(found: Found) -> str:
     """Returns a sentence that names the slowest hop, by its mean for one slice, apart from driver
     and link; "" without slices. A marker's mean is half of its longest delay."""
     means: list[tuple[float, str]] = []
-    for way in DIRECTIONS:
-        for hop in SLICE if found[way] else ():
+    for direction in DIRECTIONS:
+        for hop in SLICE if found[direction] else ():
             if hop not in NOT_PUMPS:
-                means.append((_mean(found[way][hop]), f"{WORDS[hop]}, {_TO[way]}"))
+                means.append((_mean(found[direction][hop]), f"{WORDS[hop]}, {_TO[direction]}"))
     if not means:
         return ""
     if found["marker"]:
@@ -196,5 +196,5 @@ def largest(found: Found) -> str:
     )
 
 
-def _mean(figures: Found) -> float:
-    return float(figures["sum_seconds"] / figures["count"])
+def _mean(numbers: Found) -> float:
+    return float(numbers["sum_seconds"] / numbers["count"])

@@ -287,12 +287,12 @@ class TraceWriter:
 
     def _add_params(self, given: Rows, chosen: Chosen) -> None:
         self._take(given, chosen, "params", ("function", "signature"))
-        told = _payloads(given, chosen)
-        starts = np.frombuffer(b"".join(text[:PARAMS_START] for text in told), "<u4")
+        texts = _payloads(given, chosen)
+        starts = np.frombuffer(b"".join(text[:PARAMS_START] for text in texts), "<u4")
         names = (*(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),)
         for column, name in enumerate((*names, "parameter_bytes")):
             self._add(f"params_{name}", starts.reshape(-1, PARAMS_START // 4)[:, column])
-        data = [text[PARAMS_START:] for text in told]
+        data = [text[PARAMS_START:] for text in texts]
         self._add("params_bytes", np.array([len(text) for text in data], np.uint64))
         self._blob("params_data", data)
 

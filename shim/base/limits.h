@@ -129,7 +129,7 @@
 #define PUMP_BACKOFF_MAX_NS 2000000000u
 #define PUMP_YOUNG_NS 5000000000u /* a worker that served for less died young */
 #define PUMP_YOUNG_BACKOFF_MAX_NS 5000000000u
-#define PUMP_PATIENCE_NS 400000000u /* about 0.8 s of attempts */
+#define PUMP_SILENCE_NS 400000000u /* about 0.8 s of attempts */
 #define PUMP_BACKOFF_VERSION_NS 30000000000u
 
 /* ---- what must be true of the bounds --------------------------------------------- */
@@ -159,7 +159,7 @@ _Static_assert(PUMP_RECORDER_NS <= PUMP_RECORDER_MOST_NS, "the answer comes firs
 _Static_assert(PUMP_HEARTBEAT_NS < PUMP_FIRST_BEAT_NS, "a start takes longer than a beat");
 _Static_assert(PUMP_BACKOFF_MIN_NS < PUMP_BACKOFF_MAX_NS &&
                    PUMP_BACKOFF_MIN_NS < PUMP_YOUNG_BACKOFF_MAX_NS &&
-                   PUMP_PATIENCE_NS < PUMP_BACKOFF_MAX_NS,
+                   PUMP_SILENCE_NS < PUMP_BACKOFF_MAX_NS,
                "pauses grow, and pass the one after which silence is worth a word");
 _Static_assert(PUMP_POLL_SLACK_NS < PUMP_POLL_MIN_NS &&
                    PUMP_POLL_MIN_NS < PUMP_POLL_MAX_NS &&

@@ -117,9 +117,9 @@ static void *next_of_libc(const char *name) {
 /* Runs at load, while the program has no dlerror() text that could change. */
 __attribute__((constructor)) void pump_dlsym_ready(void) {
   if (__atomic_load_n(&pump_real_dlsym, __ATOMIC_ACQUIRE) != NULL) return;
-  void *tells = next_of_libc("dlerror"), *found = next_of_libc("dlsym");
+  void *dlerror_ = next_of_libc("dlerror"), *found = next_of_libc("dlsym");
   char *(*error)(void) = report_nothing;
-  if (tells != NULL) memcpy(&error, &tells, sizeof error);
+  if (dlerror_ != NULL) memcpy(&error, &dlerror_, sizeof error);
   __atomic_store_n(&pump_real_dlerror, error, __ATOMIC_RELAXED); /* before dlsym */
   void *(*function)(void *, const char *) = find_nothing;
   if (found != NULL)

@@ -21,7 +21,7 @@
 
 struct errors {
   char *kept; /* the program's text that our error replaces, not reported yet; or NULL */
-  char *told; /* reported; the program may read it until its next dlerror() */
+  char *reported; /* the program may read it until its next dlerror() */
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -31,7 +31,7 @@ static bool key_made;
 static void free_errors(void *errors) {
   struct errors *mine = errors;
   free(mine->kept);
-  free(mine->told);
+  free(mine->reported);
   free(mine);
 }
 
@@ -83,6 +83,6 @@ __attribute__((visibility("default"))) char *dlerror(void) {
   pump_dlsym_ready();
   struct errors *mine = errors_of_thread();
   if (mine == NULL) return pump_real_dlerror();
-  replace(&mine->told, take(mine));
-  return mine->told;
+  replace(&mine->reported, take(mine));
+  return mine->reported;
 }

@@ -15,12 +15,12 @@
  * lower because half of a downward trial runs with one thread too few. */
 #define CLEAR 3.0
 #define CLEAR_KEEP 1.5
-#define PATIENCE_FIRST 128 /* backoff between trials, in spells */
-#define PATIENCE_MOST 1024
+#define BACKOFF_FIRST 128 /* backoff between trials, in spells */
+#define BACKOFF_MOST 1024
 #define SOONER 4 /* upward trials come 4 times sooner, because they delay no call */
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
-  return (struct pump_adapt){.threads = bounds->threads_first, .patience = PATIENCE_FIRST};
+  return (struct pump_adapt){.threads = bounds->threads_first, .backoff = BACKOFF_FIRST};
 }
 
 static void forget_spell(struct pump_adapt *state) {
@@ -68,10 +68,10 @@ static void end_trial(struct pump_adapt *state, const struct pump_adapt_bounds *
                       bool keep, uint32_t in_flight) {
   uint32_t rival = state->base + (uint32_t)state->trial;
   change_threads(state, keep ? rival : state->base, in_flight);
-  if (keep) state->patience = PATIENCE_FIRST;
+  if (keep) state->backoff = BACKOFF_FIRST;
   bool further = keep && state->trial > 0 && rival < bounds->threads_max;
-  state->rest = further ? 0 : state->patience;
-  if (!keep && state->patience < PATIENCE_MOST) state->patience *= 2;
+  state->rest = further ? 0 : state->backoff;
+  if (!keep && state->backoff < BACKOFF_MOST) state->backoff *= 2;
   state->failed = keep ? -state->trial : state->trial;
   state->trial = 0;
 }

@@ -55,7 +55,7 @@ struct pump_adapt {
   double before;       /* bytes per nanosecond in a pair's first spell; 0: none */
   int32_t failed;      /* direction (+1, -1) that the last trial rejected; 0: none yet */
   uint32_t rest;       /* spells until a downward trial; an upward trial is sooner */
-  uint32_t patience;   /* length of the next pause, in spells */
+  uint32_t backoff;    /* length of the next pause, in spells */
 };
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds);

@@ -9,7 +9,7 @@
  *
  * DESIGN. Before the program destroys a context, pump's threads must have left the driver
  * and destroyed their streams and events: cuCtxDestroy during a prefetch is undefined. So
- * each set of threads has an epoch, `life`. Incrementing it makes every thread finish its
+ * each set of threads has an epoch. Incrementing it makes every thread finish its
  * slice, clean up and decrement `alive`. Threads are never cancelled. If they do not
  * return within PUMP_QUIESCE_NS, the driver is stuck: the set stays broken until the
  * process ends, and the program continues.
@@ -233,7 +233,7 @@ static bool start_thread(struct pump_device_executors *set, uint32_t place,
                          uint32_t number) {
   struct pump_thread_role *role = &roles[set->device][place];
   *role = (struct pump_thread_role){.set = set,
-                                    .life = set->life,
+                                    .epoch = set->epoch,
                                     .direction = direction,
                                     .number = number,
                                     .context = set->context};
@@ -250,23 +250,23 @@ static bool start_thread(struct pump_device_executors *set, uint32_t place,
 /* Starts movers of a direction until `count` are running. The caller holds the lock. */
 static void start_movers(struct pump_device_executors *set, uint32_t direction,
                          uint32_t count) {
-  struct pump_direction *way = &set->directions[direction];
+  struct pump_direction *state = &set->directions[direction];
   bool in = direction == PUMP_TO_GPU;
-  for (; way->started < count; way->started++)
-    if (!start_thread(set, (in ? 0 : PUMP_IN_THREADS_MOST) + way->started,
-                      in ? "in" : "out", pump_mover_thread, direction, way->started))
+  for (; state->started < count; state->started++)
+    if (!start_thread(set, (in ? 0 : PUMP_IN_THREADS_MOST) + state->started,
+                      in ? "in" : "out", pump_mover_thread, direction, state->started))
       return;
 }
 
 /* Starts a new set with the first in-thread. The caller holds the lock. */
 static void start_set(struct pump_device_executors *set) {
-  __atomic_add_fetch(&set->life, 1, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&set->epoch, 1, __ATOMIC_ACQ_REL);
   PUMP_STORE(&set->failures, 0);
   PUMP_STORE(&set->give_up, 0);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    struct pump_direction *way = &set->directions[d];
-    *way = (struct pump_direction){.adapt = pump_adapt_begin(pump_direction_bounds(d))};
-    way->wanted = way->adapt.threads;
+    struct pump_direction *state = &set->directions[d];
+    *state = (struct pump_direction){.adapt = pump_adapt_begin(pump_direction_bounds(d))};
+    state->wanted = state->adapt.threads;
   }
   PUMP_STORE(&set->full, 0);
   PUMP_STORE_RELEASE(&set->state, PUMP_EXECUTORS_RUNNING);
@@ -333,7 +333,7 @@ static void quiesce(struct pump_device_executors *set) {
   bool ran = set->state == PUMP_EXECUTORS_RUNNING;
   if (ran) {
     __atomic_store_n(&set->state, PUMP_EXECUTORS_OFF, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&set->life, 1, __ATOMIC_ACQ_REL);
+    __atomic_fetch_add(&set->epoch, 1, __ATOMIC_ACQ_REL);
     if (!wait_for_threads(set, pump_now_ns() + PUMP_QUIESCE_NS)) {
       __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
       pump_log(PUMP_LOG_WARNING,
@@ -376,7 +376,7 @@ void pump_executors_stop(uint64_t deadline_ns) {
   __atomic_store_n(&stopping, true, __ATOMIC_SEQ_CST);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (PUMP_LOAD(&sets[d].alive) != 0)
-      __atomic_fetch_add(&sets[d].life, 1, __ATOMIC_ACQ_REL);
+      __atomic_fetch_add(&sets[d].epoch, 1, __ATOMIC_ACQ_REL);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (!wait_for_threads(&sets[d], deadline_ns))
       pump_log(PUMP_LOG_DEBUG, "at exit, threads of device %d are still in the driver", d);

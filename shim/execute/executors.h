@@ -43,15 +43,15 @@ struct pump_direction {
   uint64_t lacked_ns, released_ns;
 };
 
-/* Executors of one device. `state`, `full`, `life` and `context` change only under the
- * lock of device_executors.c; the threads read them. `life` is an epoch: a thread ends
+/* Executors of one device. `state`, `full`, `epoch` and `context` change only under the
+ * lock of device_executors.c; the threads read them. `epoch`: a thread ends
  * when it differs from the value at the thread's start. */
 struct pump_device_executors {
   uint32_t device;
   uint32_t state;      /* PUMP_EXECUTORS_* */
   uint32_t full;       /* 1: more than the first in-thread was started */
   uint32_t asked;      /* 1: the link thread requests executors */
-  uint32_t life;       /* incremented to end all threads */
+  uint32_t epoch;      /* incremented to end all threads */
   uint32_t alive;      /* threads that may still be in the driver; futex */
   uint32_t failures;   /* consecutive driver errors */
   uint32_t give_up;    /* 1 after too many errors: commands fail without a driver call */
@@ -69,14 +69,14 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction);
 /* Arguments of a thread of a set. */
 struct pump_thread_role {
   struct pump_device_executors *set;
-  uint32_t life;
+  uint32_t epoch;
   uint32_t direction; /* PUMP_TO_GPU or PUMP_TO_HOST */
   uint32_t number;    /* thread number within its direction, from 0 */
   CUcontext context;
 };
 
 static inline bool pump_executors_lives(const struct pump_thread_role *role) {
-  return PUMP_LOAD_ACQUIRE(&role->set->life) == role->life;
+  return PUMP_LOAD_ACQUIRE(&role->set->epoch) == role->epoch;
 }
 
 /* Starts the executors that the link thread requested. First in-threads poll it. */

@@ -17,11 +17,11 @@ static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
 
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
                           uint32_t most_bytes) {
-  struct pump_direction *way = &pump_executors_of(device)->directions[direction];
+  struct pump_direction *state = &pump_executors_of(device)->directions[direction];
   uint32_t bound = pump_flight_bound(device, direction);
   if (bound > most_bytes) bound = most_bytes;
-  bool has_room = fits(PUMP_LOAD(&way->flight_bytes), bytes, bound);
-  if (pump_recording && !has_room) PUMP_STORE(&way->lacked_ns, pump_now_ns());
+  bool has_room = fits(PUMP_LOAD(&state->flight_bytes), bytes, bound);
+  if (pump_recording && !has_room) PUMP_STORE(&state->lacked_ns, pump_now_ns());
   return has_room;
 }
 

@@ -28,7 +28,7 @@ void pump_hops_ended(uint32_t device) {
 
 uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
                          const struct pump_entry *entry, uint64_t made_ns) {
-  struct pump_direction *way = &set->directions[direction];
+  struct pump_direction *state = &set->directions[direction];
   uint64_t ready_ns = made_ns;
   if (entry->after_seq != 0)
     ready_ns = later(ready_ns, pump_progress_moment(entry->after_stream, entry->after_seq));
@@ -36,9 +36,9 @@ uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
     ready_ns = later(ready_ns, pump_moments_of(&left[set->device], entry->left_bytes));
   if (entry->ended_bytes != 0)
     ready_ns = later(ready_ns, pump_moments_of(&ended[set->device], entry->ended_bytes));
-  uint64_t lacked_ns = __atomic_exchange_n(&way->lacked_ns, 0, __ATOMIC_RELAXED);
+  uint64_t lacked_ns = __atomic_exchange_n(&state->lacked_ns, 0, __ATOMIC_RELAXED);
   if (lacked_ns != 0)
-    ready_ns = later(ready_ns, later(lacked_ns, PUMP_LOAD(&way->released_ns)));
+    ready_ns = later(ready_ns, later(lacked_ns, PUMP_LOAD(&state->released_ns)));
   return ready_ns;
 }
 

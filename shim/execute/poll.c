@@ -22,7 +22,7 @@ struct poller {
   bool over;
 };
 static struct poller pollers[PUMP_MAX_DEVICES]; /* 12 KiB each: too large for a stack */
-static uint32_t lives;                          /* newest epoch of any pool */
+static uint32_t epochs;                         /* newest epoch of any pool */
 _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
 
 #define FOR_SERVED(poller, i)                                                              \
@@ -61,9 +61,9 @@ static void adopt_contexts(struct poller *poller) {
     pool->next = pool->made = pool->made_timed = pool->waiting_count = 0;
     pool->looked_ns = 0;
     __atomic_store_n(&pool->context, context, __ATOMIC_RELAXED);
-    uint32_t life = 0;
-    while (life == 0) life = (PUMP_ADD(&lives, 1) + 1) & PUMP_MARKER_LIFE_MASK;
-    PUMP_STORE_RELEASE(&pool->life, life);
+    uint32_t epoch = 0;
+    while (epoch == 0) epoch = (PUMP_ADD(&epochs, 1) + 1) & PUMP_MARKER_EPOCH_MASK;
+    PUMP_STORE_RELEASE(&pool->epoch, epoch);
     poller->served |= (uint64_t)1 << i;
   }
 }
@@ -78,7 +78,7 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
       return;
     marker->begin = NULL;
     pool->made++;
-    pump_marker_queue_push(&pool->free, pump_marker_ticket_of(pool->next, pool->life));
+    pump_marker_queue_push(&pool->free, pump_marker_ticket_of(pool->next, pool->epoch));
   }
 }
 
@@ -116,7 +116,7 @@ static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
   }
   pool->made++;
   pool->made_timed++;
-  pump_marker_queue_push(&pool->timed, pump_marker_ticket_of(pool->next++, pool->life));
+  pump_marker_queue_push(&pool->timed, pump_marker_ticket_of(pool->next++, pool->epoch));
 }
 
 static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
@@ -134,7 +134,7 @@ static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
 static void collect_fresh(struct pump_marker_pool *pool) {
   uint32_t ticket, before = pool->waiting_count;
   while (pool->waiting_count < PUMP_MARKERS && pump_marker_queue_pop(&pool->fresh, &ticket))
-    if (pump_marker_of_life(ticket, pool->life))
+    if (pump_marker_of_epoch(ticket, pool->epoch))
       pool->waiting[pool->waiting_count++] = ticket;
   if (pool->waiting_count != before)
     PUMP_ADD(&pump_shm->shim_counters.markers, pool->waiting_count - before);
@@ -191,14 +191,14 @@ static bool pop_any(struct pump_marker_pool *pool, uint32_t *ticket) {
 
 /* Destroys every event of this epoch that can be found (progress/markers.h). */
 static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
-  uint32_t life = pool->life, ticket;
-  PUMP_STORE_RELEASE(&pool->life, 0);
+  uint32_t epoch = pool->epoch, ticket;
+  PUMP_STORE_RELEASE(&pool->epoch, 0);
   bool inside = enter_context(poller, pool);
   if (inside) pump_upcalls.dead_leave(pool->context);
   uint64_t deadline_ns = pump_now_ns() + PUMP_COLLECT_NS;
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
-      if (!pump_marker_of_life(ticket, life)) continue;
+      if (!pump_marker_of_epoch(ticket, epoch)) continue;
       const struct pump_marker *marker = &pool->markers[pump_marker_number_of(ticket)];
       if (inside) pump_real.cuEventDestroy_v2(marker->event);
       if (inside && marker->begin != NULL) pump_real.cuEventDestroy_v2(marker->begin);
@@ -223,8 +223,8 @@ static struct look poll_markers(struct poller *poller) {
   FOR_SERVED(poller, i) {
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     fill_pool(poller, pool);
-    if (PUMP_UNLIKELY(pump_gates_lack(i, pool->life)) && enter_context(poller, pool))
-      pump_gates_register(poller->role.set->device, i, pool->life);
+    if (PUMP_UNLIKELY(pump_gates_lack(i, pool->epoch)) && enter_context(poller, pool))
+      pump_gates_register(poller->role.set->device, i, pool->epoch);
     uint64_t now_ns = pump_now_ns(), before_ns = pool->looked_ns;
     pool->looked_ns = now_ns;
     if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))

@@ -88,9 +88,9 @@ static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
 bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice) {
   struct queue *queue = &queues[device];
   if (PUMP_LOAD(&queue->count) == 0) return false;
-  const struct pump_device *figures = &pump_shm->devices[device];
+  const struct pump_device *state = &pump_shm->devices[device];
   pthread_mutex_lock(&queue->lock);
-  if (PUMP_LOAD(&figures->allocated_bytes) > PUMP_LOAD(&figures->budget_bytes))
+  if (PUMP_LOAD(&state->allocated_bytes) > PUMP_LOAD(&state->budget_bytes))
     PUMP_STORE(&queue->count, 0);
   bool found = cut_slice(queue, slice);
   pthread_mutex_unlock(&queue->lock);

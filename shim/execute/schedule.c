@@ -109,9 +109,9 @@ void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
 void pump_schedule_wake(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     if (PUMP_LOAD(&pump_shm->schedules[d].turn) == 0) continue;
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-      struct pump_command_ring *ring = &pump_shm->commands[d][way];
-      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_can_start(d, way))
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+      struct pump_command_ring *ring = &pump_shm->commands[d][direction];
+      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_can_start(d, direction))
         pump_wake(&ring->executors_asleep, &ring->wakes);
     }
   }

@@ -111,7 +111,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   CUresult result = pump_real.cuMemPoolGetAttribute(pool, attribute, value);
   uint64_t ours;
   if (result != CUDA_SUCCESS || pump_inert() || pool == NULL || value == NULL ||
-      !pump_pool_figure(pool, attribute, &ours))
+      !pump_pool_usage(pool, attribute, &ours))
     return result;
   cuuint64_t answer;
   memcpy(&answer, value, sizeof answer);

@@ -338,9 +338,9 @@ static enum end watch_worker(uint64_t attached_ns) {
     uint64_t now_ns = pump_now_ns();
     /* Before its first heartbeat the worker is being forked; if that fails, the socket
      * reports it. A request for another worker would only delay its start. */
-    uint64_t patience_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
+    uint64_t timeout_ns = beat_ns == 0 ? PUMP_FIRST_BEAT_NS : PUMP_HEARTBEAT_NS;
     if (beat_ns < attached_ns || beat_ns > now_ns) beat_ns = attached_ns;
-    if (now_ns - beat_ns > patience_ns) return WORKER_GONE;
+    if (now_ns - beat_ns > timeout_ns) return WORKER_GONE;
   }
   return STOPPED;
 }
@@ -359,14 +359,14 @@ static void say_unreachable(void) {
                   PUMP_QUOTED(path), strerror(error));
 }
 
-/* Logs why a connection ended. patience_ns: least time without an answer. */
-static void say_end(enum end end, uint64_t patience_ns) {
+/* Logs why a connection ended. waited_ns: least time without an answer. */
+static void say_end(enum end end, uint64_t waited_ns) {
   static uint32_t said[STOPPED + 1];
   switch (end) {
   case NO_LISTENER:
   case NO_ANSWER:
     if (PUMP_LOAD(&link_state.losses) != 0) break; /* logged before */
-    if (patience_ns < PUMP_PATIENCE_NS) break;     /* it may just be starting */
+    if (waited_ns < PUMP_SILENCE_NS) break;        /* it may just be starting */
     say_unreachable();
     break;
   case STRANGER:
@@ -376,7 +376,7 @@ static void say_end(enum end end, uint64_t patience_ns) {
                   PUMP_QUOTED(link_state.path[0] ? link_state.path : link_state.activator));
     break;
   case REFUSED:
-    if (patience_ns < PUMP_PATIENCE_NS) break; /* it may only be full at the moment */
+    if (waited_ns < PUMP_SILENCE_NS) break; /* it may only be full at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process, which runs on demand paging (the reason is "
                   "in pumpd's log)");
@@ -441,7 +441,7 @@ static void *link_thread(void *nothing) {
   while (!stopped()) {
     uint64_t begin_ns = pump_now_ns();
     enum end end = join_worker();
-    uint64_t patience_ns = backoff_ns + (pump_now_ns() - begin_ns);
+    uint64_t waited_ns = backoff_ns + (pump_now_ns() - begin_ns);
     uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {
       pump_log(PUMP_LOG_DEBUG, "attached to a worker");
@@ -452,7 +452,7 @@ static void *link_thread(void *nothing) {
     }
     drop_socket();
     if (end == STOPPED || stopped()) break;
-    say_end(end, patience_ns);
+    say_end(end, waited_ns);
     pause_before_retry(pause_ns);
     if (end != WORKER_GONE) backoff_ns = doubled(backoff_ns, PUMP_BACKOFF_MAX_NS);
   }

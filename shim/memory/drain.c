@@ -70,7 +70,7 @@ void pump_drain_waited(bool executed) {
 /* Publishes the number of waiting threads. The count is private: an attach changes the
  * mapping while threads wait. Concurrent calls may publish an old count, until the link
  * thread polls. */
-static void tell(uint32_t device) {
+static void publish(uint32_t device) {
   PUMP_STORE(&pump_shm->devices[device].held_threads, PUMP_LOAD(&holds[device].waiting));
 }
 
@@ -87,18 +87,18 @@ void pump_hold(uint32_t device, uint64_t until_ns) {
       latest_ns = PUMP_LOAD(&holds[i].until_ns);
   PUMP_STORE_RELEASE(&pump_hold_until_ns, latest_ns > now_ns ? latest_ns : 0);
   if (!held && PUMP_LOAD(&holds[device].until_ns) > now_ns) pump_drain_begin();
-  tell(device);
+  publish(device);
 }
 
 void pump_hold_waits(uint32_t device) {
   PUMP_ADD(&holds[device].waiting, 1);
-  tell(device);
+  publish(device);
 }
 
 void pump_hold_waited(uint32_t device, uint64_t waited_ns) {
   PUMP_ADD(&pump_shm->shim_counters.held_ns, waited_ns);
   PUMP_ADD(&holds[device].waiting, UINT32_MAX);
-  tell(device);
+  publish(device);
 }
 
 bool pump_hold_lasts(uint32_t device) {

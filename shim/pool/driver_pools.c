@@ -233,24 +233,24 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
 /* ---- attributes -----------------------------------------------------------------------
  */
 
-struct figures {
+struct usage {
   uint64_t kept, kept_high, used, used_high;
 };
 
-static void add_figures(struct pool_arena *arena, void *argument) {
-  struct figures *sum = argument;
+static void add_usage(struct pool_arena *arena, void *argument) {
+  struct usage *sum = argument;
   sum->kept += arena->kept_bytes;
   sum->kept_high += arena->kept_high_bytes;
   sum->used += arena->used_bytes;
   sum->used_high += arena->used_high_bytes;
 }
 
-bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes) {
+bool pump_pool_usage(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes) {
   if (attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
       attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
     return false;
-  struct figures sum = {0};
-  each_arena(pool, add_figures, &sum);
+  struct usage sum = {0};
+  each_arena(pool, add_usage, &sum);
   const uint64_t ours[] = {sum.kept, sum.kept_high, sum.used, sum.used_high};
   *bytes = ours[attribute - CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
   return true;

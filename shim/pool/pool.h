@@ -4,7 +4,7 @@
  * stream-ordered memory can exceed the GPU too, and it knows every live block exactly.
  * Data: pool_sizes.h (size classes), pool_map.h (blocks as launches see them),
  * pool_bins.c (free pieces by size), pool_blocks.c (pieces of segments). Reuse:
- * pool_streams.c (which stream may reuse what, and when), pool_period.c and pool_places.c
+ * pool_streams.c (which stream may reuse what, and when), pool_cycle.c and pool_places.c
  * (addresses for repeating requests). Calls: pool_segments.c (managed memory),
  * pool_serve.c (allocate and free), driver_pools.c (which of the driver's pools it
  * replaces, and the answers about them).
@@ -103,7 +103,7 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
 void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
 
 /* Reports our part of a number of the pool; false if the attribute is not a number. */
-bool pump_pool_figure(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
+bool pump_pool_usage(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
 /* Applies an attribute that the program has set: resets a high-water mark or reads the
  * release threshold. */
 void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute);

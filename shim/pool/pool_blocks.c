@@ -336,7 +336,7 @@ uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
   for (uint32_t kind = 0; kind < POOL_KINDS; kind++)
     for (uint32_t bin = pool_bin(PUMP_BLOCK_BYTES); bin < POOL_BINS; bin++) {
       /* If a place were not free at its request, the request would take another's. */
-      if (kind == POOL_LARGE && pool_period_follows(arena)) continue;
+      if (kind == POOL_LARGE && pool_cycle_follows(arena)) continue;
       if ((arena->clean.used[kind][bin / 64] >> bin % 64 & 1) == 0) continue;
       struct pool_piece_node *piece = arena->clean.first[kind][bin], *next;
       for (; piece != NULL && count < most; piece = next) {
@@ -455,7 +455,7 @@ void pool_segment_is(struct pool_segment *segment, uint32_t kind) {
 
 void pool_segment_close(struct pool_segment *segment) {
   struct pool_arena *arena = segment->arena;
-  if (segment->kind == POOL_LARGE) pool_period_drop(arena);
+  if (segment->kind == POOL_LARGE) pool_cycle_drop(arena);
   while (segment->first != NULL) {
     struct pool_piece_node *piece = segment->first;
     segment->first = piece->after;

@@ -8,7 +8,7 @@
  * Quarantine takes whole blocks of 2 MiB in clean pieces: every operation of the last
  * owners has executed, as events show. The blocks were freed POOL_LONG_NS ago; or, if
  * memory is scarce, hot_bytes were handed out since, so that their owner will not get
- * them back soon. While places are used (pool_period.c), their memory is not taken,
+ * them back soon. While places are used (pool_cycle.c), their memory is not taken,
  * because the owners come back for it. A piece is set aside under the pool's lock, so
  * that it cannot be handed out. Its range is closed to executors, and none works on it,
  * until the event after the discard has completed.
@@ -165,7 +165,7 @@ void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
     lacks |= !PUMP_HAS(cuMemDiscardBatchAsync) && oversubscribed(arena->device);
     if (arena->dead.count == 0) begin(arena, now_ns);
     if (arena->dead.count != 0) end(&arena->dead);
-    if (oversubscribed(arena->device) && pool_period_came(arena)) pool_trim_spare(arena);
+    if (oversubscribed(arena->device) && pool_cycle_came(arena)) pool_trim_spare(arena);
   }
   pthread_mutex_unlock(&pool_lock);
   if (lacks) say_copied();

@@ -33,7 +33,7 @@ struct gap {
   uint64_t offset_bytes, length_bytes;
 };
 
-/* Returns whether both live at one time. Lifetimes may wrap at the end of the period. */
+/* Returns whether both live at one time. Lifetimes may wrap at the end of the cycle. */
 static bool meet(const struct placing *p, const struct pool_item *a,
                  const struct pool_item *b) {
   uint32_t behind_a = b->begin - a->begin, behind_b = a->begin - b->begin;

@@ -1,7 +1,7 @@
-/* pool_places.h - assigns the memory of a period by lifetimes, as pure arithmetic.
+/* pool_places.h - assigns the memory of a cycle by lifetimes, as pure arithmetic.
  *
  * After SmartPool (Zhang et al., 2019): allocations of training repeat, so their
- * lifetimes are known, and each gets its place before the next period begins. The largest
+ * lifetimes are known, and each gets its place before the next cycle begins. The largest
  * is placed first, into the smallest gap between allocations alive at the same time. Here
  * the gaps are in existing segments (rooms), around their contents. An item without a gap
  * displaces others, which then need another place: an ejection chain (Glover, 1996).
@@ -17,7 +17,7 @@
 
 struct pool_item {
   uint64_t length_bytes, offset_bytes;
-  uint32_t begin, ticks; /* when its life begins in the period, how long it lasts */
+  uint32_t begin, ticks; /* when its life begins in the cycle, how long it lasts */
   uint32_t room;         /* number of its segment */
   uint32_t step;         /* for the caller */
   uint32_t behind;       /* next one in its room by offset; POOL_NONE: it is the last */
@@ -30,11 +30,11 @@ struct pool_item {
 struct pool_room {
   uint64_t length_bytes;
   bool held;      /* something is here already */
-  bool left_out;  /* nothing of the period is here */
+  bool left_out;  /* nothing of the cycle is here */
   uint32_t first; /* item with the lowest offset */
 };
 
-/* Places the items of a period of `ticks`. The first `stay` items do not move; the others
+/* Places the items of a cycle of `ticks`. The first `stay` items do not move; the others
  * are sorted. Rooms in which nothing stays are left out if the others suffice: first the
  * longest ones, then, with displacing, the shortest ones. `looks_most`: limit of items
  * examined, about four nanoseconds each. Returns by how many bytes the other rooms exceed

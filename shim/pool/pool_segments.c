@@ -4,7 +4,7 @@
  * prefetched. It is allocated in RELAXED capture mode, because stream-ordered allocation,
  * which it serves, is allowed during other threads' captures. An idle segment goes back
  * to the driver when the program trims its pool, before memory runs short, or when a
- * period does not need it (pool_period.c). That waits for the device, as every cuMemFree
+ * cycle does not need it (pool_cycle.c). That waits for the device, as every cuMemFree
  * does.
  */
 #include <errno.h>
@@ -80,7 +80,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     *segment = (struct pool_segment){
         .base = base, .length_bytes = bytes, .arena = arena, .kind = kind};
     pthread_mutex_lock(&pool_lock);
-    if (kind == POOL_LARGE && pool_period_follows(arena)) segment->kind = POOL_SPARE;
+    if (kind == POOL_LARGE && pool_cycle_follows(arena)) segment->kind = POOL_SPARE;
     result = adopt(segment, &info);
     pthread_mutex_unlock(&pool_lock);
   }

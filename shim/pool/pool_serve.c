@@ -96,7 +96,7 @@ static void judge(struct pool_arena *arena) {
   if (arena->apart && !apart) pool_settle(arena);
   arena->apart = apart;
   arena->places = most_bytes <= arena->reserved_bytes + budget_bytes;
-  if (!arena->places) pool_period_pause(arena);
+  if (!arena->places) pool_cycle_pause(arena);
   arena->hot_bytes = budget_bytes / HOT_SHARE;
 }
 
@@ -226,22 +226,22 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   }
   if (piece == NULL && *why == 0) *why = -EAGAIN;
   if (piece == NULL && *why == -ENOMEM) {
-    pool_period_drop(arena); /* all segments may serve */
+    pool_cycle_drop(arena); /* all segments may serve */
     piece = borrow(request, at.stream);
   }
   if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
   return piece;
 }
 
-/* Obtains memory like obtain; a large request first tries the place of its period. */
+/* Obtains memory like obtain; a large request first tries the place of its cycle. */
 static struct pool_piece_node *serve(struct request *request, struct pump_at at, int *why) {
   if (request->kind == POOL_SMALL || !request->arena->places)
     return obtain(request, at, why);
   uint64_t number;
   struct pool_piece_node *piece =
-      pool_period_take(request->arena, request->stream, request->requested_bytes, &number);
+      pool_cycle_take(request->arena, request->stream, request->requested_bytes, &number);
   if (piece == NULL) piece = obtain(request, at, why);
-  if (piece != NULL) pool_period_serve(piece, number);
+  if (piece != NULL) pool_cycle_serve(piece, number);
   return piece;
 }
 
@@ -325,7 +325,7 @@ static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **a
   *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
   if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
   uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
-  pool_period_free(piece);
+  pool_cycle_free(piece);
   pool_give(piece, *stream, order, pump_now_ns(), died);
   return CUDA_SUCCESS;
 }
@@ -445,7 +445,7 @@ void pump_pool_stream_ends(CUstream handle) {
 
 static void drop_arena(struct pool_arena *arena) {
   pool_dead_forget(&arena->dead);
-  pool_period_end(arena);
+  pool_cycle_end(arena);
   while (arena->segments != NULL) pool_segment_close(arena->segments);
   for (uint32_t i = 0; i < arena->streams_used; i++) free(arena->streams[i].bins);
   free(arena->spare); /* the events have ended with the context */

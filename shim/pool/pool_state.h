@@ -28,7 +28,7 @@
 /* Kinds of segments, and of the free pieces in them. */
 #define POOL_SMALL 0u
 #define POOL_LARGE 1u
-#define POOL_SPARE 2u /* large, but no period needs it (pool_period.c) */
+#define POOL_SPARE 2u /* large, but no cycle needs it (pool_cycle.c) */
 #define POOL_KINDS 3u
 
 struct pool_piece_node {
@@ -127,14 +127,14 @@ struct pool_arena {
   uint64_t handed_bytes;                /* handed out in total */
   uint64_t hot_bytes; /* memory counts as just freed until this much is handed out */
   bool apart;         /* pieces that are not clean are not joined */
-  bool places;        /* requests of a period get places */
+  bool places;        /* requests of a cycle get places */
   struct pool_segment *segments;
   struct pool_bins clean;
   struct pool_stream streams[POOL_STREAMS]; /* at index number - 1 */
   CUevent *spare;                           /* events that are not in use */
   uint32_t spare_count, spare_room;
   struct pool_dead dead;
-  struct pool_period *period; /* NULL: no requests are recorded */
+  struct pool_cycle *cycle; /* NULL: no requests are recorded */
 };
 
 extern pthread_mutex_t pool_lock;
@@ -200,26 +200,26 @@ void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *spa
                       uint32_t stream, uint64_t order);
 void pool_blocks_reset(void);
 
-/* ---- periods (pool_period.c), under the lock ------------------------------------ */
+/* ---- cycles (pool_cycle.c), under the lock ------------------------------------ */
 
 /* Records a large request and reports its number (0: it could not). Returns its place,
  * handed out; NULL if it has none, or none that is free for that stream. */
-struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stream,
-                                         uint64_t requested_bytes, uint64_t *number);
+struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t stream,
+                                        uint64_t requested_bytes, uint64_t *number);
 /* Records which piece the request of that number has got. */
-void pool_period_serve(struct pool_piece_node *piece, uint64_t number);
+void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number);
 /* Records that the piece is about to be taken back. */
-void pool_period_free(const struct pool_piece_node *piece);
+void pool_cycle_free(const struct pool_piece_node *piece);
 /* Return whether places are used, and whether enough requests came as expected to give
  * segments of kind POOL_SPARE back. */
-bool pool_period_follows(const struct pool_arena *arena);
-bool pool_period_came(const struct pool_arena *arena);
-/* Voids the places of the period. */
-void pool_period_drop(struct pool_arena *arena);
+bool pool_cycle_follows(const struct pool_arena *arena);
+bool pool_cycle_came(const struct pool_arena *arena);
+/* Voids the places of the cycle. */
+void pool_cycle_drop(struct pool_arena *arena);
 /* Voids the places, because requests are not recorded for a while. */
-void pool_period_pause(struct pool_arena *arena);
-/* Frees the period, because the arena's pieces are about to end. */
-void pool_period_end(struct pool_arena *arena);
+void pool_cycle_pause(struct pool_arena *arena);
+/* Frees the cycle, because the arena's pieces are about to end. */
+void pool_cycle_end(struct pool_arena *arena);
 
 /* ---- streams (pool_streams.c), under the lock ---------------------------------- */
 

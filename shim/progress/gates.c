@@ -49,7 +49,7 @@ struct gates {
 static struct gates all[PUMP_MAX_DEVICES];
 static unsigned char *pages; /* one page for each small number of a context */
 static struct {
-  uint32_t life; /* life of the marker pool when the page was registered; 0: never */
+  uint32_t epoch; /* epoch of the marker pool when the page was registered; 0: never */
   uint32_t device;
 } words[PUMP_MAX_CONTEXTS];
 static bool refused; /* this driver does not support such waits */
@@ -65,7 +65,7 @@ static uint32_t *word_of(uint32_t context_index) {
 
 static void write_words(uint32_t device) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
-    if (PUMP_LOAD_ACQUIRE(&words[i].life) != 0 && PUMP_LOAD(&words[i].device) == device)
+    if (PUMP_LOAD_ACQUIRE(&words[i].epoch) != 0 && PUMP_LOAD(&words[i].device) == device)
       __atomic_store_n(word_of(i), (uint32_t)all[device].opened, __ATOMIC_RELEASE);
 }
 
@@ -169,13 +169,13 @@ void pump_gates_stop(void) {
 
 /* ---- making gates ------------------------------------------------------------------ */
 
-bool pump_gates_lack(uint32_t context_index, uint32_t life) {
+bool pump_gates_lack(uint32_t context_index, uint32_t epoch) {
   return PUMP_LOAD_ACQUIRE(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
-         words[context_index].life != life;
+         words[context_index].epoch != epoch;
 }
 
-void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life) {
-  /* A page that was registered in an earlier life of this pool still is. */
+void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t epoch) {
+  /* A page that was registered in an earlier epoch of this pool still is. */
   CUresult result = pump_real.cuMemHostRegister_v2(word_of(context_index), PAGE_BYTES,
                                                    REGISTER_DEVICEMAP);
   if (result != CUDA_SUCCESS && result != ALREADY_REGISTERED) {
@@ -183,16 +183,16 @@ void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t life)
     return;
   }
   PUMP_STORE(&words[context_index].device, device);
-  PUMP_STORE_RELEASE(&words[context_index].life, life);
+  PUMP_STORE_RELEASE(&words[context_index].epoch, epoch);
 }
 
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
                CUstream stream) {
   if (context_index >= PUMP_MAX_CONTEXTS || PUMP_LOAD(&refused)) return;
   const struct pump_marker_pool *pool = &pump_marker_pools[context_index];
-  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life);
-  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
-      PUMP_LOAD_ACQUIRE(&words[context_index].life) != life || !pump_yields(device) ||
+  uint32_t epoch = PUMP_LOAD_ACQUIRE(&pool->epoch);
+  if (epoch == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
+      PUMP_LOAD_ACQUIRE(&words[context_index].epoch) != epoch || !pump_yields(device) ||
       pump_now_ns() < PUMP_LOAD(&all[device].paused_ns))
     return;
   uint64_t seq = PUMP_LOAD(&pump_shm->header.next_seq);

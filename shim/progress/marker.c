@@ -75,14 +75,14 @@ static bool count_skipped(struct pump_marker_pool *pool, uint32_t device) {
 struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
                                      struct pump_marker_queue *queue, CUcontext context,
                                      uint32_t *ticket) {
-  uint32_t life = PUMP_LOAD_ACQUIRE(&pool->life);
-  if (life == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
+  uint32_t epoch = PUMP_LOAD_ACQUIRE(&pool->epoch);
+  if (epoch == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
       !pump_marker_queue_pop(queue, ticket))
     return NULL;
-  if (!pump_marker_of_life(*ticket, life)) {
-    /* Left over from an earlier life. Or the pool has begun a new life since we read
-     * `life`; the thread that ends the new life must then find this marker. */
-    if (pump_marker_of_later_life(*ticket, life)) pump_marker_queue_push(queue, *ticket);
+  if (!pump_marker_of_epoch(*ticket, epoch)) {
+    /* Left over from an earlier epoch. Or the pool has begun a new epoch since we read
+     * `epoch`; the thread that ends the new epoch must then find this marker. */
+    if (pump_marker_of_later_epoch(*ticket, epoch)) pump_marker_queue_push(queue, *ticket);
     return NULL;
   }
   struct pump_marker *marker = &pool->markers[pump_marker_number_of(*ticket)];
@@ -136,7 +136,7 @@ void pump_marker_fork_child(void) {
     if (pool->skipped != 0) pool->skipped = 0;
     if (!pool->ready) continue; /* a fork must not copy untouched pages */
     pool->ready = false;
-    pool->life = 0;
+    pool->epoch = 0;
     for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].held = 0;
   }
   memset(pump_marker_sleepers, 0, sizeof pump_marker_sleepers);

@@ -13,9 +13,9 @@
  * Some markers are *timed*: `begin` is an event directly before an operation, `event` is
  * the event directly after it, and both have timing. They have their own FREE queue.
  *
- * A marker returned after that must not be mistaken for an event of the pool's next life.
- * So a queue's ticket holds life and number, and a marker that is still `held` is not
- * made again. No two lives have the same number.
+ * A marker returned after that must not be mistaken for an event of the pool's next epoch.
+ * So a queue's ticket holds epoch and number, and a marker that is still `held` is not
+ * made again. No two epochs have the same number.
  *
  * Wake-ups. While markers are recorded, and for PUMP_LINGER_NS afterwards, the marker
  * thread sleeps for at most PUMP_POLL_MAX_NS at a time and needs no wake-up. After that
@@ -36,22 +36,22 @@ struct pump_marker {
   uint32_t held; /* 1 while an application thread has it */
 };
 
-#define PUMP_MARKER_LIFE_MASK 0xfffffu
+#define PUMP_MARKER_EPOCH_MASK 0xfffffu
 
-/* Tickets in queues: number | life << 12. */
-static inline uint32_t pump_marker_ticket_of(uint32_t number, uint32_t life) {
-  return number | life << 12;
+/* Tickets in queues: number | epoch << 12. */
+static inline uint32_t pump_marker_ticket_of(uint32_t number, uint32_t epoch) {
+  return number | epoch << 12;
 }
 static inline uint32_t pump_marker_number_of(uint32_t ticket) {
   return ticket % PUMP_MARKERS;
 }
-static inline bool pump_marker_of_life(uint32_t ticket, uint32_t life) {
-  return ticket >> 12 == life;
+static inline bool pump_marker_of_epoch(uint32_t ticket, uint32_t epoch) {
+  return ticket >> 12 == epoch;
 }
 /* Lives of pools are counted modulo 2^20. */
-static inline bool pump_marker_of_later_life(uint32_t ticket, uint32_t life) {
-  uint32_t ahead = ((ticket >> 12) - life) & PUMP_MARKER_LIFE_MASK;
-  return ahead != 0 && ahead <= PUMP_MARKER_LIFE_MASK / 2;
+static inline bool pump_marker_of_later_epoch(uint32_t ticket, uint32_t epoch) {
+  uint32_t ahead = ((ticket >> 12) - epoch) & PUMP_MARKER_EPOCH_MASK;
+  return ahead != 0 && ahead <= PUMP_MARKER_EPOCH_MASK / 2;
 }
 _Static_assert(PUMP_MARKERS == 4096, "a number has 12 bits in a ticket");
 
@@ -66,11 +66,11 @@ struct pump_marker_queue {
 };
 
 /* A pool for each small number of a context. The marker thread that serves it writes
- * `life` and `context`; all fields after `skipped` belong to that thread. */
+ * `epoch` and `context`; all fields after `skipped` belong to that thread. */
 extern struct pump_marker_pool {
   struct pump_marker_queue free, timed, fresh; /* timed: the free markers with timing */
   struct pump_marker markers[PUMP_MARKERS];
-  uint32_t life; /* 0: nothing can be recorded */
+  uint32_t epoch; /* 0: nothing can be recorded */
   CUcontext context;
   uint64_t skipped;
   bool ready;                     /* the queues are initialised */

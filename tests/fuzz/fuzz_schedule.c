@@ -87,29 +87,31 @@ static void execute(uint64_t seq) {
 }
 
 /* Works like an executor: commands first, then ready entries of the schedule. */
-static void carry_out(uint32_t device, uint32_t way, uint32_t most, uint32_t result) {
+static void carry_out(uint32_t device, uint32_t direction, uint32_t most, uint32_t result) {
   struct pump_schedule *schedule = &shm.schedules[device];
   struct pump_command command;
   struct pump_entry entry;
   uint64_t turn;
   for (uint32_t i = 0; i < most; i++) {
-    struct pump_command *slot = pump_command_take(&shm.commands[device][way], &command);
+    struct pump_command *slot =
+        pump_command_take(&shm.commands[device][direction], &command);
     if (slot == NULL) break;
-    if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
+    if (direction == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
       schedule->left_bytes += command.length_bytes;
     pump_command_finish(slot, result, 100);
   }
-  for (uint32_t i = 0; i < most && pump_schedule_peek(&shm, device, way, &entry, &turn);
-       i++) {
+  for (uint32_t i = 0;
+       i < most && pump_schedule_peek(&shm, device, direction, &entry, &turn); i++) {
     if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
             entry.after_seq ||
         schedule->left_bytes < entry.left_bytes ||
         schedule->ended_bytes < entry.ended_bytes ||
-        !pump_schedule_claim(schedule, way, turn))
+        !pump_schedule_claim(schedule, direction, turn))
       break;
-    if (way == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
+    if (direction == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
       schedule->left_bytes += entry.command.length_bytes;
-    schedule->ended_bytes += pump_ended_bytes(way, result, entry.command.length_bytes);
+    schedule->ended_bytes +=
+        pump_ended_bytes(direction, result, entry.command.length_bytes);
     pump_schedule_finish(&shm, entry.command.ticket, result, 100,
                          (uint32_t)(entry.command.ticket * 0x9e3779b9u));
   }
@@ -148,16 +150,16 @@ static void tick(void) {
 /* ---- invariants ------------------------------------------------------------------ */
 
 static void check_transfers(void) {
-  static uint8_t seen[PUMP_MAX_UNDER_WAY];
+  static uint8_t seen[PUMP_MAX_IN_FLIGHT];
   uint32_t waiting = 0;
   memset(seen, 0, sizeof seen);
-  must(model->transfers.unused_count <= PUMP_MAX_UNDER_WAY);
+  must(model->transfers.unused_count <= PUMP_MAX_IN_FLIGHT);
   for (uint32_t i = 0; i < model->transfers.unused_count; i++) {
-    uint32_t place = model->transfers.unused[i];
-    must(place < PUMP_MAX_UNDER_WAY && !seen[place]++ &&
-         model->transfers.all[place].ticket == 0);
+    uint32_t index = model->transfers.unused[i];
+    must(index < PUMP_MAX_IN_FLIGHT && !seen[index]++ &&
+         model->transfers.all[index].ticket == 0);
   }
-  must(model->schedules.running_count <= PUMP_MAX_UNDER_WAY);
+  must(model->schedules.running_count <= PUMP_MAX_IN_FLIGHT);
   for (uint32_t i = 0; i < model->schedules.running_count; i++) {
     const struct transfer *transfer = &model->transfers.all[model->schedules.running[i]];
     must(!seen[model->schedules.running[i]]++ && transfer->ticket != 0 &&
@@ -165,25 +167,28 @@ static void check_transfers(void) {
   }
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     const struct schedule *schedule = &model->schedules.all[d];
-    for (uint32_t way = 0; schedule->in_force && way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = schedule->taken[way]; i < schedule->count[way]; i++, waiting++)
-        must(!seen[schedule->places[way][i]]++ &&
-             model->transfers.all[schedule->places[way][i]].ticket != 0);
+    for (uint32_t direction = 0; schedule->in_force && direction < PUMP_DIRECTIONS;
+         direction++)
+      for (uint32_t i = schedule->taken[direction]; i < schedule->count[direction];
+           i++, waiting++)
+        must(!seen[schedule->indices[direction][i]]++ &&
+             model->transfers.all[schedule->indices[direction][i]].ticket != 0);
   }
-  must(waiting == model->schedules.places);
+  must(waiting == model->schedules.untaken);
 }
 
 static void check_counts(void) {
   int64_t commands[DEVICES][PUMP_DIRECTIONS] = {0};
   uint64_t leaving_bytes[DEVICES] = {0};
-  static bool waits[PUMP_MAX_UNDER_WAY];
+  static bool waits[PUMP_MAX_IN_FLIGHT];
   memset(waits, 0, sizeof waits);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    for (uint32_t way = 0; model->schedules.all[d].in_force && way < PUMP_DIRECTIONS; way++)
-      for (uint32_t i = model->schedules.all[d].taken[way];
-           i < model->schedules.all[d].count[way]; i++)
-        waits[model->schedules.all[d].places[way][i]] = true;
-  for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++) {
+    for (uint32_t direction = 0;
+         model->schedules.all[d].in_force && direction < PUMP_DIRECTIONS; direction++)
+      for (uint32_t i = model->schedules.all[d].taken[direction];
+           i < model->schedules.all[d].count[direction]; i++)
+        waits[model->schedules.all[d].indices[direction][i]] = true;
+  for (uint32_t i = 0; i < PUMP_MAX_IN_FLIGHT; i++) {
     const struct transfer *transfer = &model->transfers.all[i];
     if (transfer->ticket == 0 || waits[i]) continue;
     if (!transfer->scheduled)
@@ -200,8 +205,8 @@ static void check_counts(void) {
     }
     must(blocks <= LAYERS * BLOCKS);
     must(device->leaving_bytes == leaving_bytes[d]);
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
-      must(device->in_flight[way] == commands[d][way]);
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
+      must(device->in_flight[direction] == commands[d][direction]);
   }
 }
 
@@ -213,8 +218,8 @@ static uint64_t word(struct input *input) {
   uint64_t any;
   take(input, what, sizeof what);
   const struct pump_schedule *schedule = &shm.schedules[what[1] % DEVICES];
-  uint32_t way = what[1] / DEVICES % PUMP_DIRECTIONS;
-  uint64_t taken = 1ull << 16 * way;
+  uint32_t direction = what[1] / DEVICES % PUMP_DIRECTIONS;
+  uint64_t taken = 1ull << 16 * direction;
   switch (what[0] % 12) {
   case 0:
     return what[1];
@@ -227,7 +232,7 @@ static uint64_t word(struct input *input) {
   case 4:
     return schedule->turn + (1ull << 32);
   case 5:
-    return schedule->entries[way][what[2]].command.ticket;
+    return schedule->entries[direction][what[2]].command.ticket;
   case 6:
     return model->transfers.all[(what[1] % 4u) << 8 | what[2]].ticket;
   case 7:
@@ -235,7 +240,7 @@ static uint64_t word(struct input *input) {
   case 8:
     return schedule->left_bytes + ((uint64_t)what[2] << 20);
   case 9:
-    return shm.commands[what[1] % DEVICES][way].commands[what[2]].ticket;
+    return shm.commands[what[1] % DEVICES][direction].commands[what[2]].ticket;
   case 10:
     return 1ull << what[1] % 64;
   default:
@@ -254,8 +259,8 @@ static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where)
   uint64_t value = word(input);
   uint8_t at;
   take(input, &at, 1);
-  uint32_t way = where / 16 % PUMP_DIRECTIONS;
-  uint64_t *entry = (uint64_t *)&schedule->entries[way][at];
+  uint32_t direction = where / 16 % PUMP_DIRECTIONS;
+  uint64_t *entry = (uint64_t *)&schedule->entries[direction][at];
   switch (kind) {
   case 0:
     schedule->turn = value;
@@ -264,7 +269,7 @@ static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where)
     schedule->left_bytes = value;
     break;
   case 2:
-    schedule->count[way] = (uint32_t)value;
+    schedule->count[direction] = (uint32_t)value;
     break;
   case 3:
     entry[where / 32] = value;

@@ -58,7 +58,7 @@ class Use:
 @dataclass(frozen=True)
 class Operation:
     """An issued or predicted operation. `anew`: blocks that it rewrites after a discard in the
-    walk. `frees`: blocks discarded after it. `larger`: it needs more than the budget. `predicted`:
+    plan. `frees`: blocks discarded after it. `larger`: it needs more than the budget. `predicted`:
     not issued."""
 
     seq: int
@@ -180,7 +180,7 @@ class Room:
 
 
 class Schedule:
-    """The lists `arrivals` and `departures`, from a walk over the first `known` operations. Later
+    """The lists `arrivals` and `departures`, from a plan for the first `known` operations. Later
     operations only show when blocks are needed. short_of_ops: more known operations would extend
     the schedule."""
 
@@ -213,7 +213,7 @@ class Schedule:
         self.waiting, self.full, self.paced = 0, False, False
         self.begin()
         self.paced = not any(op.larger for op in operations)
-        self.short_of_ops = self.walk()
+        self.short_of_ops = self.plan()
         self.paced = False
         if self.short_of_ops:
             self.keep_spare()
@@ -237,8 +237,8 @@ class Schedule:
         self.add_room(device.discarding, device.discarded)
         self.add_room(device.leaving - owed, owed_bytes, BLOCK_BYTES)
 
-    def walk(self) -> bool:
-        """Serves the operations in order. Returns False if the walk ends before the last one."""
+    def plan(self) -> bool:
+        """Serves the operations in order. Returns False if the plan ends before the last one."""
         for at, op in enumerate(self.operations):
             self.at = at
             if op.seq >= self.horizon:

@@ -26,14 +26,14 @@ from pumpd.common.settings import WorkerSettings
 from pumpd.job import supervisor, worker_spawner
 
 WORKER_PID_OFFSET = 28
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:
-    """Waits until `condition()` holds; fails the test after PATIENCE_S."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Waits until `condition()` holds; fails the test after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:.0f} s: {what}"
         time.sleep(0.01)
 
 
@@ -50,7 +50,7 @@ class Client:
 
     def __init__(self, path: str | Path, hello: bytes | None = None) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE_S)
+        self.socket.settimeout(TIMEOUT_S)
         self.socket.connect(str(path))
         self.socket.send(link.pack_hello(os.getpid()) if hello is None else hello)
         data, fds, _, _ = socket.recv_fds(self.socket, 256, 4)

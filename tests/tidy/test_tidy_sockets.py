@@ -13,7 +13,7 @@ SAY_NOTHING = {
     "pump/cli/metrics/answers.py": {"_clear"},
 }
 """These functions only test whether a process listens, and close the connection."""
-SEND_ONLY = {"daemon/pumpd/service/sdnotify.py": {"tell"}}
+SEND_ONLY = {"daemon/pumpd/service/sdnotify.py": {"notify"}}
 """Sends datagrams to the manager: the kernel knows no server of these, and nothing is received."""
 
 

@@ -23,7 +23,7 @@ from supervisor_client import eventually
 from users import (
     ALICE,
     ATTACKERS,
-    PATIENCE_S,
+    TIMEOUT_S,
     Say,
     User,
     as_user,
@@ -283,7 +283,7 @@ def serves_falsely(say: Say, path: Path) -> None:
 def asks(path: str) -> set[str]:
     """Returns the errors that clients of a service and of a job get if other users serve."""
     told = set()
-    until_s = time.monotonic() + PATIENCE_S / 2
+    until_s = time.monotonic() + TIMEOUT_S / 2
     while len(told) < 2 * len(ATTACKERS) and time.monotonic() < until_s:
         for attempt in (ServiceClient, lambda path: Control(path).state()):
             try:

@@ -19,7 +19,7 @@ from supervisor_client import eventually
 from users import ALICE, ATTACKERS, Say, as_user, needs_root, plays, public_folder, together
 
 from pump.cli.metrics.answers import PEERS_MOST
-from pump.cli.metrics.figures import GPUS_MOST, SERIES_MOST
+from pump.cli.metrics.families import GPUS_MOST, SERIES_MOST
 from pump.wire import service as wire
 
 pytestmark = needs_root
@@ -32,7 +32,7 @@ METRICS = (
 """With this time limit no query is answered just because another connection timed out."""
 JOBS_EACH = 64
 GPUS_EACH = 8
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def answers(port: int) -> bool:
 def scraped(port: int) -> bytes:
     """Returns an answer; queries again if it was too slow. In a crowd the server closes the oldest
     connection of any user."""
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until_s:
         with contextlib.suppress(OSError):
             text = asked(port)
@@ -88,7 +88,7 @@ def scraped(port: int) -> bytes:
 
 
 def asked(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as peer:
         peer.sendall(GET)
         return b"".join(iter(lambda: peer.recv(1 << 16), b""))
 
@@ -126,7 +126,7 @@ def crowding(port: int, number: int) -> socket.socket:
     one = socket.socket()
     with contextlib.suppress(OSError):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        one.settimeout(PATIENCE_S)
+        one.settimeout(TIMEOUT_S)
         one.bind((f"127.0.{os.getuid() % 250}.{number}", 0))
         one.connect(("127.0.0.1", port))
         one.sendall((b"", GET[:9], GET)[number % 3])
@@ -144,7 +144,7 @@ def is_closed(one: socket.socket) -> bool:
 
 def newer_figures(port: int, beginning: str) -> list[str]:
     """Returns the lines of an answer with such a line; answers within a second are equal."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while True:
         text = as_user(ALICE, scraped, port).decode()
         assert text.startswith("HTTP/1.0 200"), text[:200]

@@ -1,4 +1,4 @@
-"""Several users take all that the service allows: connections, handshakes, patience, shares.
+"""Several users take all that the service allows: connections, handshakes, shrink budgets, shares.
 
 The bounds are small here, so that three users reach them soon; their proportions are the same.
 """
@@ -19,7 +19,7 @@ from users import (
     ALICE,
     BOB,
     CAROL,
-    PATIENCE_S,
+    TIMEOUT_S,
     Say,
     User,
     as_user,
@@ -37,9 +37,9 @@ pytestmark = needs_root
 
 NOBODY = 65534
 SHORT_S = 1.0
-"""The service's patience in these tests."""
+"""The service's shrink budget in these tests."""
 SHARE_S = 8.0
-"""Time limit for an honest job's share while two other users use up that patience."""
+"""Time limit for an honest job's share while two other users use up that budget."""
 SUBORDINATE = {BOB: range(210_000, 210_015), CAROL: range(310_000, 310_015)}
 USABLE_BYTES = 970 * MIB
 SMALL = {
@@ -54,7 +54,7 @@ SMALL = {
 def served(folder: Path, settings: str, config: str, beat_s: float = 0.5) -> Service:
     """Starts `pumpd serve` with some of its constants changed."""
     code = "import functools, sys; from pumpd import main\n"
-    code += f"from pumpd.service import owners, patience, serve\n{settings}\n"
+    code += f"from pumpd.service import owners, serve, shrink_budget\n{settings}\n"
     (folder / "config.toml").write_text(config)
     words = ["--beat", f"{beat_s:g}", "--settle", "0.05", "--config", str(folder / "config.toml")]
     command = [sys.executable, "-c", f"{code}sys.exit(main.main())", "serve"]
@@ -111,13 +111,13 @@ def comes_and_goes(say: Say, service: Service) -> None:
 
 def keeps_a_lease(say: Say, service: Service) -> None:
     """Plays a job that retries while the queue of connections is full, like a job's pumpd."""
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             job = Played(service, wanted_mib=500)
             break
         except (BlockingIOError, FrameError) as error:
-            assert time.monotonic() < until_s, f"not in for {PATIENCE_S} s: {error}"
+            assert time.monotonic() < until_s, f"not in for {TIMEOUT_S} s: {error}"
             time.sleep(0.05)
     with closing(job):
         job.report()
@@ -159,12 +159,13 @@ def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root
 
 @pytest.fixture
 def sharing() -> Iterator[Service]:
-    """Starts a service with short patience; two users have subordinate ids."""
+    """Starts a service with a short shrink budget; two users have subordinate ids."""
     with public_folder() as folder:
         lines = [f"{user}:{ids[0]}:{len(ids)}\n" for user, ids in SUBORDINATE.items()]
         (folder / "subuid").write_text("".join(lines))
         settings = (
-            f"patience.PATIENCE_S = {SHORT_S}; owners.SUBORDINATE_IDS = {str(folder / 'subuid')!r}"
+            f"shrink_budget.SHRINK_S = {SHORT_S}\n"
+            f"owners.SUBORDINATE_IDS = {str(folder / 'subuid')!r}"
         )
         made = served(folder, settings, "")
         yield made

@@ -26,7 +26,7 @@ import pytest
 ALICE, BOB, CAROL, DAVE = 10001, 10002, 10003, 10004
 """Ids that no machine assigns. Alice is honest in all tests."""
 ATTACKERS = (BOB, CAROL, DAVE)
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 PR_SET_DUMPABLE = 4
 CLONE_NEWPID, CLONE_NEWUSER = 0x20000000, 0x10000000
 
@@ -94,7 +94,7 @@ class User:
 
     def hear(self) -> Any:
         """Returns the next message. Raises AssertionError with a failed process's traceback."""
-        assert self._ours.poll(PATIENCE_S), f"user {self.user} says nothing"
+        assert self._ours.poll(TIMEOUT_S), f"user {self.user} says nothing"
         failed, said = self._ours.recv()
         assert not failed, said
         return said
@@ -109,7 +109,7 @@ class User:
             for child in psutil.Process(self.pid).children(recursive=True):
                 child.kill()
         self._process.kill()
-        self._process.join(PATIENCE_S)
+        self._process.join(TIMEOUT_S)
         self._ours.close()
 
     def __enter__(self) -> User:

@@ -34,16 +34,16 @@ static uint32_t set_of(const struct extents_cache *cache, uint64_t key) {
   return ((uint32_t)(key >> 20) & (cache->sets - 1)) * WAYS;
 }
 
-static void *line_of(const struct extents_cache *cache, uint32_t place) {
-  return cache->lines + (size_t)place * cache->line_bytes;
+static void *line_of(const struct extents_cache *cache, uint32_t line) {
+  return cache->lines + (size_t)line * cache->line_bytes;
 }
 
 void *extents_cache_find(struct extents_cache *cache, uint64_t key, uint32_t now) {
   uint32_t first = set_of(cache, key);
-  for (uint32_t place = first; place < first + WAYS; place++) {
-    if (cache->heads[place].key != key) continue;
-    cache->heads[place].used = now;
-    return line_of(cache, place);
+  for (uint32_t line = first; line < first + WAYS; line++) {
+    if (cache->heads[line].key != key) continue;
+    cache->heads[line].used = now;
+    return line_of(cache, line);
   }
   return NULL;
 }
@@ -53,13 +53,13 @@ void *extents_cache_take(struct extents_cache *cache, uint64_t key, uint32_t now
   if (found != NULL) return found;
   uint32_t first = set_of(cache, key);
   uint32_t oldest = first;
-  for (uint32_t place = first; place < first + WAYS; place++) {
-    const struct extents_head *head = &cache->heads[place];
+  for (uint32_t line = first; line < first + WAYS; line++) {
+    const struct extents_head *head = &cache->heads[line];
     if (head->key == 0) {
-      oldest = place;
+      oldest = line;
       break;
     }
-    if (now - head->used > now - cache->heads[oldest].used) oldest = place;
+    if (now - head->used > now - cache->heads[oldest].used) oldest = line;
   }
   cache->heads[oldest] = (struct extents_head){.key = key, .used = now};
   return memset(line_of(cache, oldest), 0, cache->line_bytes);

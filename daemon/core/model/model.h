@@ -44,7 +44,7 @@
 
 #define PUMP_VIEW_MISSING 128
 #define PUMP_VIEW_CANDIDATES 64
-#define PUMP_MAX_UNDER_WAY 1024
+#define PUMP_MAX_IN_FLIGHT 1024
 
 /* Bounds of a model, in blocks unless noted otherwise. */
 struct pump_model_bounds {
@@ -84,7 +84,7 @@ struct pump_model_totals {
   uint64_t ranges_untracked;
   uint64_t observed_seq; /* newest operation read */
   uint32_t window_depth; /* operations issued and not retired */
-  uint32_t under_way;    /* transfers in flight */
+  uint32_t in_flight;    /* transfers in flight */
   uint32_t ranges;
   uint32_t expected;  /* operations expected after the window */
   uint64_t predicted; /* operations expected with exactly the blocks that they used */

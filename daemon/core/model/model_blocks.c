@@ -317,8 +317,8 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
         device->maybe_evicted = empty;
     device->held_at[0] = device->held_at[1] = -1;
   }
-  for (uint32_t i = 0; i < PUMP_MAX_UNDER_WAY; i++)
-    m->transfers.unused[m->transfers.unused_count++] = PUMP_MAX_UNDER_WAY - 1 - i;
+  for (uint32_t i = 0; i < PUMP_MAX_IN_FLIGHT; i++)
+    m->transfers.unused[m->transfers.unused_count++] = PUMP_MAX_IN_FLIGHT - 1 - i;
   return m;
 }
 
@@ -352,7 +352,7 @@ EXPORT void pump_model_totals(const struct pump_model *m,
                               struct pump_model_totals *totals) {
   *totals = m->totals;
   totals->expected = (uint32_t)(m->window.op_head - m->window.op_issued);
-  totals->under_way = PUMP_MAX_UNDER_WAY - m->transfers.unused_count - m->schedules.places;
+  totals->in_flight = PUMP_MAX_IN_FLIGHT - m->transfers.unused_count - m->schedules.untaken;
   totals->confidence = model_confidence(m);
   totals->trials = totals->trials_wrong = totals->trials_ended = 0;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {

@@ -12,7 +12,7 @@
  * one block per entry, at changing positions.
  *
  * Blocks that need a copy leave after blocks that need none (model_stays,
- * schedule_leave.c). They are written blocks and, if most trials are right, blocks that
+ * schedule_evictions.c). They are written blocks and, if most trials are right, blocks that
  * have not left yet. A block that stays unused while STAY_BUDGETS times the budget leave
  * becomes an ordinary candidate, because the program has probably finished with it.
  *

@@ -274,7 +274,7 @@ EXPORT void pump_model_switched(struct pump_model *m) {
   model_deviate(m);
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     struct device *device = &m->devices[i];
-    device->short_of_room = false;
+    device->short_of_memory = false;
     device->tally.overshoot = 0;
     device->left_over = model_occupied(device);
   }

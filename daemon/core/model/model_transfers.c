@@ -5,16 +5,16 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* A ticket is (count << 10 | place), so that a late answer matches no later transfer. */
-#define PLACE_BITS 10
-_Static_assert(PUMP_MAX_UNDER_WAY == 1 << PLACE_BITS, "the place is part of the ticket");
+/* A ticket is (count << 10 | index), so that a late answer matches no later transfer. */
+#define INDEX_BITS 10
+_Static_assert(PUMP_MAX_IN_FLIGHT == 1 << INDEX_BITS, "the index is part of the ticket");
 
-uint64_t model_ticket(struct pump_model *m, uint32_t place) {
-  return ++m->transfers.tickets << PLACE_BITS | place;
+uint64_t model_ticket(struct pump_model *m, uint32_t index) {
+  return ++m->transfers.tickets << INDEX_BITS | index;
 }
 
 static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
-  struct transfer *transfer = &m->transfers.all[ticket & (PUMP_MAX_UNDER_WAY - 1)];
+  struct transfer *transfer = &m->transfers.all[ticket & (PUMP_MAX_IN_FLIGHT - 1)];
   return ticket != 0 && transfer->ticket == ticket ? transfer : NULL;
 }
 
@@ -24,17 +24,19 @@ static struct transfer *by_ticket(struct pump_model *m, uint64_t ticket) {
  * of mmap_lock; a short one pays a call and a wake-up for little. The time per block
  * comes from finished commands and not from the link's rate, because executors share the
  * link. */
-uint32_t model_slice(const struct pump_model *m, const struct device *device, int way) {
+uint32_t model_slice(const struct pump_model *m, const struct device *device,
+                     int direction) {
   const struct pump_model_bounds *bounds = &m->bounds;
-  if (device->block_us[way] == 0) return bounds->slice_least;
-  int64_t blocks = ((int64_t)bounds->slice_us << 8) / device->block_us[way];
+  if (device->block_us[direction] == 0) return bounds->slice_least;
+  int64_t blocks = ((int64_t)bounds->slice_us << 8) / device->block_us[direction];
   if (blocks < bounds->slice_least) return bounds->slice_least;
   return blocks < bounds->slice_most ? (uint32_t)blocks : bounds->slice_most;
 }
 
-static void learn_duration(struct device *device, int way, int64_t blocks,
+static void learn_duration(struct device *device, int direction, int64_t blocks,
                            uint32_t duration_us) {
-  int64_t sample = ((int64_t)duration_us << 8) / blocks, *known = &device->block_us[way];
+  int64_t sample = ((int64_t)duration_us << 8) / blocks,
+          *known = &device->block_us[direction];
   *known += *known == 0 ? sample : (sample - *known) / 8;
   if (*known < 1) *known = 1;
 }
@@ -118,10 +120,10 @@ EXPORT uint32_t pump_model_start(struct pump_model *m, uint32_t device, uint32_t
       continue;
     }
     uint32_t length = run_length(m, device, direction, blocks, count, i);
-    uint32_t place = m->transfers.unused[--m->transfers.unused_count];
-    struct transfer *transfer = &m->transfers.all[place];
+    uint32_t index = m->transfers.unused[--m->transfers.unused_count];
+    struct transfer *transfer = &m->transfers.all[index];
     uint32_t slot = m->blocks.all[blocks[i]].slot;
-    *transfer = (struct transfer){.ticket = model_ticket(m, place),
+    *transfer = (struct transfer){.ticket = model_ticket(m, index),
                                   .observed_seq = (int64_t)m->totals.observed_seq,
                                   .first_block = (int32_t)blocks[i],
                                   .blocks = (int32_t)length,
@@ -206,9 +208,9 @@ EXPORT void pump_model_finish(struct pump_model *m, const struct pump_outcome *o
   }
 }
 
-void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
+void model_transfer_ended(struct pump_model *m, uint32_t index, uint32_t result,
                           uint32_t duration_us, uint32_t kept) {
-  finish(m, &m->transfers.all[place], result, duration_us, kept);
+  finish(m, &m->transfers.all[index], result, duration_us, kept);
 }
 
 EXPORT void pump_model_take_back(struct pump_model *m, const struct pump_command *commands,

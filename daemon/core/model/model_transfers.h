@@ -19,8 +19,8 @@ struct transfer {
 };
 
 struct transfers {
-  struct transfer all[PUMP_MAX_UNDER_WAY];
-  uint32_t unused[PUMP_MAX_UNDER_WAY];
+  struct transfer all[PUMP_MAX_IN_FLIGHT];
+  uint32_t unused[PUMP_MAX_IN_FLIGHT];
   uint32_t unused_count;
   uint64_t tickets; /* number of tickets given */
 };
@@ -53,8 +53,8 @@ struct device {
   uint32_t ready_uses;
   int64_t left_over; /* lowest occupancy in blocks since a switch */
   bool known;
-  bool short_of_room;  /* a needed block was left out: no block may leave for it */
-  bool args_truncated; /* an operation used more memory than its record names */
+  bool short_of_memory; /* a needed block was left out: no block may leave for it */
+  bool args_truncated;  /* an operation used more memory than its record names */
 };
 
 /* ---- limits and missing blocks (model_view.c) ---- */
@@ -65,15 +65,17 @@ void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view
 /* Returns how many blocks may be in flight in one direction. */
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);
 /* Returns how many more blocks may be sent. */
-int64_t model_credit(const struct pump_model *m, const struct device *device, int way);
+int64_t model_credit(const struct pump_model *m, const struct device *device,
+                     int direction);
 
 /* ---- in flight (model_transfers.c) ---- */
 
 /* Processes the end of a schedule's entry. `kept`: as in pump_entry_end. */
-void model_transfer_ended(struct pump_model *m, uint32_t place, uint32_t result,
+void model_transfer_ended(struct pump_model *m, uint32_t index, uint32_t result,
                           uint32_t duration_us, uint32_t kept);
 /* Returns the maximum number of blocks of one command. */
-uint32_t model_slice(const struct pump_model *m, const struct device *device, int way);
-uint64_t model_ticket(struct pump_model *m, uint32_t place);
+uint32_t model_slice(const struct pump_model *m, const struct device *device,
+                     int direction);
+uint64_t model_ticket(struct pump_model *m, uint32_t index);
 
 #endif

@@ -254,9 +254,10 @@ int64_t model_flight_most(const struct pump_model *m, const struct device *devic
   return most < m->bounds.in_flight ? most : m->bounds.in_flight;
 }
 
-int64_t model_credit(const struct pump_model *m, const struct device *device, int way) {
-  if (device->held_at[way] >= (int64_t)m->totals.observed_seq) return 0;
-  int64_t left = model_flight_most(m, device) - device->in_flight[way];
+int64_t model_credit(const struct pump_model *m, const struct device *device,
+                     int direction) {
+  if (device->held_at[direction] >= (int64_t)m->totals.observed_seq) return 0;
+  int64_t left = model_flight_most(m, device) - device->in_flight[direction];
   return left > 0 ? left : 0;
 }
 

@@ -28,7 +28,7 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
     return false;
   }
   device->missed++;
-  if (device->short_of_room || op->larger)
+  if (device->short_of_memory || op->larger)
     device->tally.no_room++;
   else
     device->tally.unseen++;

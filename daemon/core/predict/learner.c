@@ -182,7 +182,7 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
                 uint64_t key) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
   uint64_t number = l->head;
-  uint32_t place = learner_branch_name(&l->streams[stream]);
+  uint32_t branch = learner_branch_name(&l->streams[stream]);
   int result = PUMP_LEARNER_UNKNOWN;
   bool offered = pump_learner_ahead(l, 1) > 0;
   uint64_t then = NEVER;
@@ -192,10 +192,10 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
     if (then == NEVER)
       learner_drop(l, stream);
     else if (learner_is_trusted(l))
-      learner_branch_right(l, place);
+      learner_branch_right(l, branch);
   }
   append(l, op, key, stream);
-  learner_branch_came(l, place, number);
+  learner_branch_came(l, branch, number);
   uint64_t again = then == NEVER ? NEVER : learner_replace(l, stream, number, then);
   if (again != NEVER) {
     result = PUMP_LEARNER_DEVIATED; /* other addresses than predicted */

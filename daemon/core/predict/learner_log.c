@@ -56,8 +56,8 @@ void learner_note(struct pump_learner *l, struct pump_learner_step step,
 }
 
 /* Replays one step. `mark` is set in its slots. */
-static void tell(struct pump_learner *l, const struct pump_learner_step *step,
-                 const struct pump_access *accesses, uint32_t mark) {
+static void replay_step(struct pump_learner *l, const struct pump_learner_step *step,
+                        const struct pump_access *accesses, uint32_t mark) {
   struct pump_access marked[PUMP_LEARNER_MAX_ACCESSES];
   struct pump_learner_operation op = {.signature = step->signature,
                                       .stream = step->stream,
@@ -99,7 +99,7 @@ static uint64_t tell_all(struct pump_learner *l, const struct pump_learner_log *
     if (step->count > PUMP_LEARNER_MAX_ACCESSES ||
         step->count > event_log->access_count - at)
       break;
-    tell(l, step, &event_log->accesses[at], mark);
+    replay_step(l, step, &event_log->accesses[at], mark);
     at += step->count;
     uint64_t period = l->match.on ? learner_period(l) : 0;
     if (period > longest && l->match.since >= period) longest = period;

@@ -18,8 +18,8 @@ struct schedule_entry {
 };
 
 struct schedule_lists {
-  bool short_of_ops;  /* it ends where the known operations end */
-  bool short_of_room; /* it ends because no block may leave for a needed one */
+  bool short_of_ops;    /* it ends where the known operations end */
+  bool short_of_memory; /* it ends because no block may leave for a needed one */
   uint32_t count[PUMP_DIRECTIONS];
   struct schedule_entry entries[PUMP_DIRECTIONS][PUMP_SCHEDULE_ENTRIES];
 };
@@ -29,14 +29,14 @@ struct schedule_lists {
 void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
                    struct schedule_lists *out);
 /* Allocates a transfer for each entry; returns how many entries got one. */
-uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t way,
+uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
                        const struct schedule_entry *scheduled, uint32_t count,
-                       uint16_t *places);
+                       uint16_t *indices);
 /* Releases the transfer of an entry that no executor has taken or will take. */
-void schedule_give_back(struct pump_model *m, uint32_t place);
+void schedule_give_back(struct pump_model *m, uint32_t index);
 /* Notes that an executor has taken the entry: its transfer is in flight. `valid_seq` as in
  * the mapping's header: the executor counted later uses as unknown. */
-void schedule_taken(struct pump_model *m, uint32_t place, uint64_t valid_seq);
+void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq);
 
 /* Returns whether enough operations were added since the device's schedule was made. */
 bool schedule_has_grown(const struct pump_model *m, uint32_t device);

@@ -15,16 +15,16 @@ static void mark(struct pump_model *m, const struct transfer *transfer, bool sch
   }
 }
 
-uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t way,
+uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
                        const struct schedule_entry *scheduled, uint32_t count,
-                       uint16_t *places) {
+                       uint16_t *indices) {
   uint32_t held = 0;
   for (; held < count && m->transfers.unused_count > RING_PLACES; held++, scheduled++) {
     const struct range *range = &m->ranges.all[scheduled->slot];
-    uint32_t place = m->transfers.unused[--m->transfers.unused_count];
+    uint32_t index = m->transfers.unused[--m->transfers.unused_count];
     struct model_span span = model_span(range, scheduled->first_block, scheduled->blocks);
-    m->transfers.all[place] =
-        (struct transfer){.ticket = model_ticket(m, place),
+    m->transfers.all[index] =
+        (struct transfer){.ticket = model_ticket(m, index),
                           .first_block = scheduled->first_block,
                           .blocks = scheduled->blocks,
                           .slot = scheduled->slot,
@@ -32,29 +32,29 @@ uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t way,
                           .offset_bytes = span.offset_bytes,
                           .bytes = span.length_bytes,
                           .device = (uint8_t)device,
-                          .direction = (uint8_t)way,
+                          .direction = (uint8_t)direction,
                           .expected = scheduled->need > (int64_t)m->window.added_seq,
                           .scheduled = true};
-    mark(m, &m->transfers.all[place], true);
-    places[held] = (uint16_t)place;
+    mark(m, &m->transfers.all[index], true);
+    indices[held] = (uint16_t)index;
   }
-  m->schedules.places += held;
+  m->schedules.untaken += held;
   return held;
 }
 
-void schedule_give_back(struct pump_model *m, uint32_t place) {
-  mark(m, &m->transfers.all[place], false);
-  m->transfers.all[place].ticket = 0;
-  m->transfers.unused[m->transfers.unused_count++] = place;
-  m->schedules.places--;
+void schedule_give_back(struct pump_model *m, uint32_t index) {
+  mark(m, &m->transfers.all[index], false);
+  m->transfers.all[index].ticket = 0;
+  m->transfers.unused[m->transfers.unused_count++] = index;
+  m->schedules.untaken--;
 }
 
-void schedule_taken(struct pump_model *m, uint32_t place, uint64_t valid_seq) {
-  struct transfer *transfer = &m->transfers.all[place];
+void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq) {
+  struct transfer *transfer = &m->transfers.all[index];
   const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
-  m->schedules.places--;
+  m->schedules.untaken--;
   mark(m, transfer, false);
   /* A refusal can only be due to a use after the operations that were read, or after a
    * deviation. */
@@ -77,10 +77,11 @@ void schedule_taken(struct pump_model *m, uint32_t place, uint64_t valid_seq) {
 
 /* Returns whether enough of the list is left: all of it, or nine tenths and at least
  * LEAST_BLOCKS. */
-static bool is_enough(const struct schedule *schedule, uint32_t way) {
-  int64_t enough = schedule->blocks[way] * 9 / 10;
+static bool is_enough(const struct schedule *schedule, uint32_t direction) {
+  int64_t enough = schedule->blocks[direction] * 9 / 10;
   if (enough < LEAST_BLOCKS) enough = LEAST_BLOCKS;
-  return schedule->left[way] == schedule->blocks[way] || schedule->left[way] >= enough;
+  return schedule->left[direction] == schedule->blocks[direction] ||
+         schedule->left[direction] >= enough;
 }
 
 bool schedule_has_grown(const struct pump_model *m, uint32_t index) {

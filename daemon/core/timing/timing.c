@@ -19,8 +19,8 @@ void timing_params(struct pump_timing *timing, uint64_t signature,
     shape = timing_mix(shape, head->grid[i]);
     shape = timing_mix(shape, head->block[i]);
   }
-  struct timing_shape *place = &timing->shapes[signature & (TIMING_SHAPES - 1)];
-  *place = (struct timing_shape){signature, shape};
+  struct timing_shape *entry = &timing->shapes[signature & (TIMING_SHAPES - 1)];
+  *entry = (struct timing_shape){signature, shape};
 }
 
 /* Returns the stream's number; 0 when there are too many streams. */

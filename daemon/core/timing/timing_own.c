@@ -153,10 +153,10 @@ static void bounded(const struct pump_timing *timing, const struct timing_own *o
   own_ns[TIMING_LIKELY] = alike(own) || likely_ns > shortest_ns ? shortest_ns : likely_ns;
   own_ns[TIMING_MOST] = shortest_ns;
   if (own->faulting_blocks == 0 || !fault_costs(timing, cost_ns)) return;
-  for (int way = 0; way < TIMING_WAYS; way++) {
-    own_ns[way] = (int64_t)own->faulting_ns - own->faulting_blocks * cost_ns[way];
-    if (own_ns[way] < 0) own_ns[way] = 0;
-    if (own_ns[way] > shortest_ns) own_ns[way] = shortest_ns;
+  for (int bound = 0; bound < TIMING_WAYS; bound++) {
+    own_ns[bound] = (int64_t)own->faulting_ns - own->faulting_blocks * cost_ns[bound];
+    if (own_ns[bound] < 0) own_ns[bound] = 0;
+    if (own_ns[bound] > shortest_ns) own_ns[bound] = shortest_ns;
   }
 }
 

@@ -167,30 +167,30 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
   const double lost[TIMING_RUNS] = {1, 1, timing->delayed_share, 0}; /* lost share */
-  for (int way = 0; way < TIMING_RUNS; way++) {
-    int64_t *free_ns = &r->free_ns[way][op->stream];
-    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * lost[way]));
-    r->late_ns[way] = larger(0, r->late_ns[way] + more_ns);
-    if (r->late_ns[way] > TIMING_END_NS) r->late_ns[way] = TIMING_END_NS;
-    *free_ns = larger(issued_ns - r->late_ns[way], *free_ns) +
-               own_ns[way == TIMING_STALLS ? TIMING_LIKELY : way];
+  for (int run = 0; run < TIMING_RUNS; run++) {
+    int64_t *free_ns = &r->free_ns[run][op->stream];
+    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * lost[run]));
+    r->late_ns[run] = larger(0, r->late_ns[run] + more_ns);
+    if (r->late_ns[run] > TIMING_END_NS) r->late_ns[run] = TIMING_END_NS;
+    *free_ns = larger(issued_ns - r->late_ns[run], *free_ns) +
+               own_ns[run == TIMING_STALLS ? TIMING_LIKELY : run];
     if (*free_ns > TIMING_END_NS) *free_ns = TIMING_END_NS;
     if (op->seen_ns == 0) continue;
     int64_t ended_ns = (int64_t)awake_ns(timing, op->seen_ns) - POLLED_LATE_NS;
     if (r->missing)
-      *free_ns = ended_ns - r->lost_ns[way];
+      *free_ns = ended_ns - r->lost_ns[run];
     else
-      r->lost_ns[way] = ended_ns - *free_ns;
+      r->lost_ns[run] = ended_ns - *free_ns;
   }
   if (op->seen_ns != 0) r->missing = false;
 }
 
 /* Returns when the stream (0: all streams) has executed everything. */
-static int64_t done_at(const struct timing_replay *r, int way, uint32_t stream) {
+static int64_t done_at(const struct timing_replay *r, int run, uint32_t stream) {
   int64_t done_ns = 0;
-  if (stream != 0) return r->free_ns[way][stream];
+  if (stream != 0) return r->free_ns[run][stream];
   for (uint32_t i = 0; i < TIMING_STREAMS; i++)
-    done_ns = larger(done_ns, r->free_ns[way][i]);
+    done_ns = larger(done_ns, r->free_ns[run][i]);
   return done_ns;
 }
 
@@ -201,19 +201,19 @@ static void wait_for(const struct pump_timing *timing, struct timing_replay *r,
   uint64_t streams = wait->stream != 0 ? UINT64_C(1) << wait->stream : UINT64_MAX;
   bool ready = !r->missing && (r->unready & streams) == 0;
   r->unready &= ~streams;
-  for (int way = 0; way < TIMING_RUNS; way++) {
-    int64_t done_ns = done_at(r, way, wait->stream), called_ns = began_ns - r->late_ns[way];
-    if (way == TIMING_LIKELY && done_ns > called_ns)
-      (ready ? note_ready : note_delay)(r, ended_ns - r->late_ns[way] - done_ns);
+  for (int run = 0; run < TIMING_RUNS; run++) {
+    int64_t done_ns = done_at(r, run, wait->stream), called_ns = began_ns - r->late_ns[run];
+    if (run == TIMING_LIKELY && done_ns > called_ns)
+      (ready ? note_ready : note_delay)(r, ended_ns - r->late_ns[run] - done_ns);
     int64_t delay_ns = (int64_t)r->usual_delay_ns;
     if (delay_ns > ended_ns - began_ns) delay_ns = ended_ns - began_ns;
     if (!r->missing && !ready)
-      r->late_ns[way] = larger(0, ended_ns - larger(called_ns, done_ns) - delay_ns);
-    r->lost_ns[way] = r->late_ns[way];
+      r->late_ns[run] = larger(0, ended_ns - larger(called_ns, done_ns) - delay_ns);
+    r->lost_ns[run] = r->late_ns[run];
     for (uint32_t i = 0; i < TIMING_STREAMS; i++)
       if ((wait->stream == 0 || i == wait->stream) &&
-          r->free_ns[way][i] > ended_ns - r->late_ns[way])
-        r->free_ns[way][i] = ended_ns - r->late_ns[way];
+          r->free_ns[run][i] > ended_ns - r->late_ns[run])
+        r->free_ns[run][i] = ended_ns - r->late_ns[run];
   }
   r->missing = false;
   if ((uint64_t)ended_ns > r->at_ns) r->at_ns = (uint64_t)ended_ns;

@@ -73,17 +73,17 @@ static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
 /* ---- taken and ended ------------------------------------------------------------- */
 
 static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t device,
-                  uint32_t way, uint64_t turn) {
+                  uint32_t direction, uint64_t turn) {
   struct schedule *schedule = &m->schedules.all[device];
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
-  uint32_t taken = pump_schedule_taken(turn, way);
-  if (turn >> 32 != schedule->version || taken > schedule->count[way])
+  uint32_t taken = pump_schedule_taken(turn, direction);
+  if (turn >> 32 != schedule->version || taken > schedule->count[direction])
     return; /* another schedule's turn */
-  for (; schedule->taken[way] < taken; schedule->taken[way]++) {
-    uint32_t place = schedule->places[way][schedule->taken[way]];
-    schedule->left[way] -= m->transfers.all[place].blocks;
-    schedule_taken(m, place, valid_seq);
-    m->schedules.running[m->schedules.running_count++] = (uint16_t)place;
+  for (; schedule->taken[direction] < taken; schedule->taken[direction]++) {
+    uint32_t index = schedule->indices[direction][schedule->taken[direction]];
+    schedule->left[direction] -= m->transfers.all[index].blocks;
+    schedule_taken(m, index, valid_seq);
+    m->schedules.running[m->schedules.running_count++] = (uint16_t)index;
     m->schedules.changes++;
   }
 }
@@ -115,35 +115,36 @@ EXPORT void pump_worker_record(struct pump_model *m, struct pump_slices *slices)
   m->schedules.recorded = slices;
 }
 
-static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
+static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t direction) {
   uint64_t now_ns = m->schedules.recorded != NULL ? pump_core_now_ns() : 0;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < m->schedules.running_count; i++) {
-    uint32_t place = m->schedules.running[i];
-    const struct transfer *transfer = &m->transfers.all[place];
-    const struct pump_entry_end *end = &shm->entry_ends[place];
-    if (transfer->direction != way || PUMP_LOAD_ACQUIRE(&end->ticket) != transfer->ticket) {
-      m->schedules.running[kept++] = (uint16_t)place;
+    uint32_t index = m->schedules.running[i];
+    const struct transfer *transfer = &m->transfers.all[index];
+    const struct pump_entry_end *end = &shm->entry_ends[index];
+    if (transfer->direction != direction ||
+        PUMP_LOAD_ACQUIRE(&end->ticket) != transfer->ticket) {
+      m->schedules.running[kept++] = (uint16_t)index;
       continue;
     }
     if (m->schedules.recorded != NULL)
       record_end(m->schedules.recorded, transfer, end, now_ns);
-    model_transfer_ended(m, place, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us),
+    model_transfer_ended(m, index, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us),
                          PUMP_LOAD(&end->kept));
   }
   m->schedules.running_count = kept;
 }
 
-static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t way) {
+static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t direction) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     if (m->schedules.all[device].in_force)
-      adopt(shm, m, device, way, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
-  if (m->schedules.running_count > 0) take_ends(shm, m, way);
+      adopt(shm, m, device, direction, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
+  if (m->schedules.running_count > 0) take_ends(shm, m, direction);
 }
 
 void worker_apply_arrivals(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_GPU);
-  m->schedules.settling = m->schedules.places + m->schedules.running_count > 0;
+  m->schedules.settling = m->schedules.untaken + m->schedules.running_count > 0;
 }
 
 void worker_apply_departures(struct pump_shm *shm, struct pump_model *m) {
@@ -161,10 +162,10 @@ static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device
   if (!schedule->in_force) return;
   uint64_t turn = pump_schedule_withdraw(&shm->schedules[device]);
   schedule->in_force = false;
-  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-    adopt(shm, m, device, way, turn);
-    while (schedule->count[way] > schedule->taken[way])
-      schedule_give_back(m, schedule->places[way][--schedule->count[way]]);
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+    adopt(shm, m, device, direction, turn);
+    while (schedule->count[direction] > schedule->taken[direction])
+      schedule_give_back(m, schedule->indices[direction][--schedule->count[direction]]);
   }
 }
 
@@ -210,33 +211,34 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   struct schedule *schedule = &m->schedules.all[device];
   struct pump_schedule *shared = &shm->schedules[device];
   model_duplicates_anew(m, device);
-  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-    const struct schedule_entry *scheduled = found->entries[way];
-    uint32_t count =
-        schedule_hold(m, device, way, scheduled, found->count[way], schedule->places[way]);
-    schedule->blocks[way] = 0;
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+    const struct schedule_entry *scheduled = found->entries[direction];
+    uint32_t count = schedule_hold(m, device, direction, scheduled, found->count[direction],
+                                   schedule->indices[direction]);
+    schedule->blocks[direction] = 0;
     for (uint32_t i = 0; i < count; i++) {
-      struct transfer *transfer = &m->transfers.all[schedule->places[way][i]];
+      struct transfer *transfer = &m->transfers.all[schedule->indices[direction][i]];
       transfer->observed_seq = (int64_t)until_seq;
-      if (way == PUMP_TO_GPU)
+      if (direction == PUMP_TO_GPU)
         transfer->duplicates =
             model_duplicates_mark(m, scheduled[i].first_block, scheduled[i].blocks);
-      write_entry(&shared->entries[way][i], m, transfer, &scheduled[i], until_seq);
-      schedule->blocks[way] += scheduled[i].blocks;
+      write_entry(&shared->entries[direction][i], m, transfer, &scheduled[i], until_seq);
+      schedule->blocks[direction] += scheduled[i].blocks;
     }
-    schedule->taken[way] = 0;
-    schedule->count[way] = count;
-    schedule->left[way] = schedule->blocks[way];
-    PUMP_STORE(&shared->count[way], schedule->count[way]);
+    schedule->taken[direction] = 0;
+    schedule->count[direction] = count;
+    schedule->left[direction] = schedule->blocks[direction];
+    PUMP_STORE(&shared->count[direction], schedule->count[direction]);
   }
   if (++schedule->version == 0) schedule->version = 1;
   schedule->in_force = true;
   m->totals.schedules++;
   if (m->schedules.recorded != NULL) PUMP_STORE(&shared->made_ns, pump_core_now_ns());
   PUMP_STORE_RELEASE(&shared->turn, (uint64_t)schedule->version << 32);
-  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-    struct pump_command_ring *ring = &shm->commands[device][way];
-    if (schedule->count[way] > 0 && may_go(shm, device, &found->entries[way][0]))
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+    struct pump_command_ring *ring = &shm->commands[device][direction];
+    if (schedule->count[direction] > 0 &&
+        may_go(shm, device, &found->entries[direction][0]))
       pump_wake(&ring->executors_asleep, &ring->wakes);
   }
 }
@@ -277,7 +279,7 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
   schedule->short_of_ops = found.short_of_ops;
   schedule->incomplete =
       until_seq == m->window.added_seq && m->window.op_issued < m->window.op_head;
-  m->devices[device].short_of_room = found.short_of_room;
+  m->devices[device].short_of_memory = found.short_of_memory;
   if (found.count[0] + found.count[1] > 0) put_in_force(shm, m, device, &found, until_seq);
 }
 

@@ -40,11 +40,11 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
                       sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
     if (!model->devices[device].known) continue;
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-      uint64_t *cursor = &cursors[PUMP_DIRECTIONS * device + way];
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+      uint64_t *cursor = &cursors[PUMP_DIRECTIONS * device + direction];
       int ended;
       do {
-        ended = pump_core_reap(shm, device, way, cursor, outcomes, REAP_AT_ONCE);
+        ended = pump_core_reap(shm, device, direction, cursor, outcomes, REAP_AT_ONCE);
         if (ended > 0) pump_model_finish(model, outcomes, (uint32_t)ended);
       } while (ended == REAP_AT_ONCE);
     }
@@ -62,13 +62,13 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
 /* ---- a policy's decisions ---------------------------------------------------------- */
 
 static void send(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                 uint32_t way, const int64_t *blocks, uint32_t count) {
+                 uint32_t direction, const int64_t *blocks, uint32_t count) {
   struct pump_command commands[PUMP_COMMAND_SLOTS];
   if (count == 0) return;
-  uint32_t made =
-      pump_model_start(model, device, way, blocks, count, commands, PUMP_COMMAND_SLOTS);
+  uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
+                                   PUMP_COMMAND_SLOTS);
   if (made == 0) return;
-  int given = pump_core_submit(shm, device, way, commands, made);
+  int given = pump_core_submit(shm, device, direction, commands, made);
   uint32_t sent = given < 0 ? 0 : (uint32_t)given;
   pump_model_take_back(model, &commands[sent], made - sent);
 }

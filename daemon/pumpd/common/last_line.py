@@ -141,7 +141,7 @@ def notes(folder: str) -> Notes:
     )
 
 
-def note(folder: str, figures: Cut) -> None:
+def note(folder: str, numbers: Cut) -> None:
     """Notes the numbers of a process that ended without a line, in the job's folder."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -149,7 +149,7 @@ def note(folder: str, figures: Cut) -> None:
     except OSError:
         return  # the job's line will lack these numbers
     with os.fdopen(descriptor, "ab", buffering=0) as file, contextlib.suppress(OSError):
-        file.write(" ".join(map(str, ("cut", *figures))).encode() + b"\n")
+        file.write(" ".join(map(str, ("cut", *numbers))).encode() + b"\n")
 
 
 def of_job(found: Notes) -> str | None:

@@ -3,11 +3,11 @@
 DESIGN
   The jobs' reports may be false. A job that reports more memory than it uses gets at most its
   user's share by the arbiter's rules. Memory that a job reports beyond its grants counts as held
-  until its user's account is spent (patience.py). The size of a GPU is taken from NVML: a job that
-  reports another size gets no lease on the GPU. Without NVML, jobs that report different sizes of
-  a GPU share it as if it were several GPUs. A job with a false size then shares nothing with
-  honest jobs, and takes as much from them as a program without pump. The shared amount is
-  estimated in gpus.py. A GPU without jobs is dropped.
+  until its user's account is spent (shrink_budget.py). The size of a GPU is taken from NVML: a job
+  that reports another size gets no lease on the GPU. Without NVML, jobs that report different sizes
+  of a GPU share it as if it were several GPUs. A job with a false size then shares nothing with
+  honest jobs, and takes as much from them as a program without pump. The shared amount is estimated
+  in gpus.py. A GPU without jobs is dropped.
 
   A user is the owner of user IDs (owners.py). A user's jobs on a GPU have one user's weight
   together, regardless of the number of IDs and jobs.
@@ -189,10 +189,10 @@ class Registry(Rules):
     def on_time(self, now: float) -> None:
         """Marks GPUs whose leases may change by time; the service calls it every CHECK_S."""
         for name, gpu in self._gpus.items():
-            if gpu.may_change(self.patience):
+            if gpu.may_change(self.shrink_budget):
                 self._mark(name, gpu.memory.first)
-        for name in self.patience.gpus - self._gpus.keys():
-            self.patience.look(name, set(), now)
+        for name in self.shrink_budget.gpus - self._gpus.keys():
+            self.shrink_budget.look(name, set(), now)
 
     def memory_bytes(self) -> dict[str, int]:
         """Returns the bytes that jobs may share, by the name of the GPU."""
@@ -206,15 +206,15 @@ class Registry(Rules):
     def rearrange(self, now: float) -> list[Job]:
         """Decides the leases of stale GPUs until ENTRIES_MOST leases are decided; returns the jobs
         with a new grant."""
-        told: dict[int, Job] = {}
+        changed: dict[int, Job] = {}
         entries = 0
         while entries < ENTRIES_MOST and (gpu := self._next()) is not None:
             entries += len(gpu.jobs)
-            told |= {job.number: job for job in gpu.decide(self, now)}
-        for _, job in sorted(told.items()):
+            changed |= {job.number: job for job in gpu.decide(self, now)}
+        for _, job in sorted(changed.items()):
             job.grant()
-        self.grants += len(told)
-        return [job for _, job in sorted(told.items())]
+        self.grants += len(changed)
+        return [job for _, job in sorted(changed.items())]
 
     def _next(self) -> Shared | None:
         """Returns the next stale GPU of the user whose turn it is."""

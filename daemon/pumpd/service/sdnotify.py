@@ -28,7 +28,7 @@ class Manager:
         self.watchdog_s = microseconds / 1e6 if microseconds and mine else 0.0
         """Longest time between two WATCHDOG=1 messages; 0: there is no watchdog."""
 
-    def tell(self, *lines: str) -> None:
+    def notify(self, *lines: str) -> None:
         """Sends lines such as READY=1. Never raises, never waits."""
         if not self._path.startswith(("/", "@")):
             return
@@ -42,7 +42,7 @@ class Manager:
 
     def reloading(self) -> None:
         """Reports the start of a reload, which ends when READY=1 is sent."""
-        self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def sockets_handed_over() -> list[socket.socket]:

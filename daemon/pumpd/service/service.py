@@ -114,7 +114,7 @@ class Service:
         for listener in self._listeners:
             listener.setblocking(False)
         self._accept_again()
-        self._manager.tell("READY=1", f"STATUS={self._registry!r}")
+        self._manager.notify("READY=1", f"STATUS={self._registry!r}")
         log.info("serves")
         try:
             while not self._stopped:
@@ -127,7 +127,7 @@ class Service:
                         break
                 self._on_time(self._now())
         finally:
-            self._manager.tell("STOPPING=1")
+            self._manager.notify("STOPPING=1")
             log.info("ends: %r", self)
             self._close()
 
@@ -156,7 +156,7 @@ class Service:
     def _on_time(self, now: float) -> None:
         if self._manager.watchdog_s and now >= self._watchdog_due:
             self._watchdog_due = now + self._manager.watchdog_s / 3
-            self._manager.tell("WATCHDOG=1")
+            self._manager.notify("WATCHDOG=1")
         if self._rest and now >= self._rest_due:
             self._rest_due = now + REST_S
             for peer in list(self._rest):
@@ -491,7 +491,7 @@ class Service:
         for peer in list(self._by_job.values()):
             self._flush(peer, self._now())
         self._registry.stale = bool(self._registry.jobs)
-        self._manager.tell("READY=1")
+        self._manager.notify("READY=1")
 
     def _close(self) -> None:
         self._cards.close()

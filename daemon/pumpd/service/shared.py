@@ -17,7 +17,7 @@ from pump.policy.turns import Ready, Turns
 from pump.wire import service as wire
 from pumpd.service.gpus import EARLIER, Gpu
 from pumpd.service.jobs import Growth, Job
-from pumpd.service.patience import Patience
+from pumpd.service.shrink_budget import ShrinkBudget
 
 ROUNDS = 2
 """The first grant of a new job is the memory that it has; the second round lets the job grow
@@ -34,7 +34,7 @@ class Rules:
     reserve: str = f"{RESERVE_PERCENT}%"
     turns: bool = True
     settling: bool = False
-    patience: Patience = field(default_factory=Patience)
+    shrink_budget: ShrinkBudget = field(default_factory=ShrinkBudget)
 
     def weight(self, job: Job) -> float:
         """Returns the weight of a job's user."""
@@ -130,7 +130,7 @@ class Shared:
         """Returns the resident bytes of a user's jobs; only bytes within the newest grants if the
         user's account is spent."""
         sums = self._users[user]
-        over = rules.patience.is_over(user, self.name, now)
+        over = rules.shrink_budget.is_over(user, self.name, now)
         return sums.within if over else sums.resident
 
     def _found(self, job: Job, entry: wire.GpuReport, rules: Rules) -> None:
@@ -147,9 +147,9 @@ class Shared:
         held = {user: self._resident(user, rules, now) for user in self._users}
         return self.memory.measured(used_bytes, held)
 
-    def may_change(self, patience: Patience) -> bool:
+    def may_change(self, shrink_budget: ShrinkBudget) -> bool:
         """Returns whether leases may change by time, without a report."""
-        return self.turns.pending or self.name in patience.gpus
+        return self.turns.pending or self.name in shrink_budget.gpus
 
     # ---- leases ----
 
@@ -159,7 +159,7 @@ class Shared:
             held = sum(job.gpus[self.name].adopted_bytes for job in self.jobs.values())
             self.memory.found(EARLIER, held)
         whole = self.memory.shared_bytes(rules.reserve)
-        over = {user for user in self._users if rules.patience.is_over(user, self.name, now)}
+        over = {user for user in self._users if rules.shrink_budget.is_over(user, self.name, now)}
         claims = [self._claim(job, rules) for job in self.jobs.values()]
         claims, waits = self._in_turns(whole, claims, rules, now)
         fair = _arbitrated(whole, claims)
@@ -167,7 +167,7 @@ class Shared:
         targets = fair if fewer == claims else _arbitrated(whole, fewer)
         changed = self._grant(whole, targets, over, rules)
         waited_for = set() if rules.settling else set(self._waited_for(fair))
-        rules.patience.look(self.name, waited_for, now)
+        rules.shrink_budget.look(self.name, waited_for, now)
         first = max((job.priority for job in self.jobs.values() if self._uses(job)), default=None)
         for job in self.jobs.values():
             yields = first is not None and job.priority < first
@@ -235,7 +235,7 @@ class Shared:
 
     def _lease(self, job: Job, over: set[int]) -> Lease:
         """Returns a job's lease. Memory that the job reports beyond its grant counts until its
-        user's account is spent (patience.py)."""
+        user's account is spent (shrink_budget.py)."""
         entry, granted = job.gpus[self.name], job.granted.get(self.name)
         if job.identity.owner in over:
             return Lease(granted, 0, 0, 0)

@@ -236,15 +236,15 @@ class ControlWorker:
         """Returns all current numbers of the client."""
         worker = self._worker
         worker.publish()
-        figures = []
+        found = []
         for struct, counters in zip(
             _COUNTER_STRUCTS, (self._shm.shim_counters, worker.counters), strict=True
         ):
-            figures.append({name: int(getattr(counters, name)) for name in _COUNTERS[struct]})
+            found.append({name: int(getattr(counters, name)) for name in _COUNTERS[struct]})
         totals = worker.model.totals()
-        figures[1] |= {"window_depth": totals.window_depth, "under_way": totals.under_way}
+        found[1] |= {"window_depth": totals.window_depth, "in_flight": totals.in_flight}
         devices = tuple(self._device(index) for index in sorted(worker.model.devices))
-        return wire.ClientState(self._pid, None, worker.policy.name, devices, *figures)
+        return wire.ClientState(self._pid, None, worker.policy.name, devices, *found)
 
     def _device(self, index: int) -> wire.DeviceState:
         record = self._shm.devices[index]

@@ -20,7 +20,7 @@ from pump.wire.abi import ffi, lib
 
 MOST_ENDS: Final = 2048
 """The buffer is handed over once it has this many ended slices. A tick adds at most
-PUMP_MAX_UNDER_WAY, so it cannot overflow."""
+PUMP_MAX_IN_FLIGHT, so it cannot overflow."""
 MOST_READS: Final = 256
 HAND_OVER_NS: Final = 200_000_000
 READ_NS: Final = 1_000_000

@@ -52,19 +52,19 @@ class Sampler:
     def take(self, now_ns: int) -> None:
         """Writes the current values, if they have changed."""
         self._taken_ns = now_ns
-        figures = [self._device(index) for index in self._model.devices]
+        values = [self._device(index) for index in self._model.devices]
         self._recorder.threads(self._delays)
-        if figures == self._written:
+        if values == self._written:
             self._same_ns = now_ns
             return
         if self._same_ns:
             self._write(self._same_ns)
             self._same_ns = 0
-        self._written = figures
+        self._written = values
         self._write(now_ns)
 
     def _write(self, time_ns: int) -> None:
-        self._recorder.sample([Sample(time_ns, *figures) for figures in self._written])
+        self._recorder.sample([Sample(time_ns, *values) for values in self._written])
 
     def _device(self, index: int) -> tuple[int, ...]:
         """Returns a sample without its time."""

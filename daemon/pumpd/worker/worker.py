@@ -298,7 +298,7 @@ class Worker:
         while True:
             seen = self.mapping.activity()
             self.mapping.follow(self.model.raw)
-            if not self.model.totals().under_way or lib.pump_core_now_ns() >= until_ns:
+            if not self.model.totals().in_flight or lib.pump_core_now_ns() >= until_ns:
                 return
             self._wait(seen, 0, QUIET_NS)
 

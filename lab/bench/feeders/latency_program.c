@@ -18,7 +18,7 @@
 
 #define RANGES 512
 #define BLOCK ((size_t)2 << 20)
-#define PATIENCE_NS 200000000u
+#define TIMEOUT_NS 200000000u
 #define WARM_UP (RANGES + 32)
 
 CUresult cuInit(unsigned int flags);
@@ -50,9 +50,9 @@ static void sleep_us(uint64_t us) {
 }
 
 /* Returns the time of the first prefetch that covers `address`, starting with number
- * `from`; 0 if there is none within PATIENCE_NS. */
+ * `from`; 0 if there is none within TIMEOUT_NS. */
 static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
-  uint64_t until_ns = now_ns() + PATIENCE_NS;
+  uint64_t until_ns = now_ns() + TIMEOUT_NS;
   for (uint64_t at = from;;) {
     const struct latency_call *call = &latency_log.calls[at % LATENCY_CALLS];
     if (__atomic_load_n(&call->turn, __ATOMIC_ACQUIRE) == at + 1) {

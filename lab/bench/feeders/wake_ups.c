@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   uint64_t samples = strtoull(argv[1], NULL, 10), pause_us = strtoull(argv[4], NULL, 10);
-  uint64_t patience_ns = strtoull(argv[3], NULL, 10) * 1000000000u;
+  uint64_t timeout_ns = strtoull(argv[3], NULL, 10) * 1000000000u;
   long others = atol(argv[2]);
   work_ns = strtoull(argv[5], NULL, 10) * 1000;
   shared =
@@ -144,7 +144,7 @@ int main(int argc, char **argv) {
   if (child == 0) worker();
   pthread_t thread;
   must(pthread_create(&thread, NULL, executor, NULL) == 0, "pthread_create");
-  uint64_t until_ns = patience_ns == 0 ? 0 : now_ns(CLOCK_MONOTONIC) + patience_ns;
+  uint64_t until_ns = timeout_ns == 0 ? 0 : now_ns(CLOCK_MONOTONIC) + timeout_ns;
   for (uint64_t i = 1; i <= samples; i++) {
     uint64_t looks = wait_for_quiet(loadavg, others, pause_us, until_ns);
     if (looks == 0) break;

@@ -27,7 +27,7 @@ BUFFERS, BUFFER_MIB, PAUSE_MS = 4, 8, 500
 CARD_SHARE = 0.75
 """The GPU's memory / the allocations of all jobs."""
 NAME = "bench"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Jobs:
@@ -89,7 +89,7 @@ class Jobs:
         while len(self.served()) < self.count:
             if any(one.poll() is not None for one in self._running):
                 raise MeasurementError("a job has ended")
-            if time.monotonic() > begin + PATIENCE_S:
+            if time.monotonic() > begin + TIMEOUT_S:
                 raise MeasurementError(f"{len(self.served())} of {self.count} jobs have a lease")
             time.sleep(0.01)
         return time.monotonic() - begin
@@ -109,7 +109,7 @@ class Jobs:
     def top_cpu(self, seconds: float) -> float:
         """Returns the share of one CPU core that `pump top` takes; it refreshes twice a second."""
         with _on_a_terminal([self._pump, "top"], self._environ) as (pid, shown):
-            shown(PATIENCE_S, b"pump top")
+            shown(TIMEOUT_S, b"pump top")
             before, begin = cpu_s(pid), time.monotonic()
             shown(seconds, None)
             return (cpu_s(pid) - before) / (time.monotonic() - begin)

@@ -49,7 +49,7 @@ from study.service_jobs import Jobs, cpu_s, pss_mib
 CLIENTS = 64
 MIB = 1 << 20
 GPU = "5e" * 16
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 FLOOD = Path(__file__).parents[1] / "feeders" / "service_flood.py"
 FLOODERS = 29001, 29002, 29003
 """Ids of users that do not exist."""
@@ -63,7 +63,7 @@ class Client:
 
         self._wire = wire
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE_S)
+        self.socket.settimeout(TIMEOUT_S)
         self.socket.connect(str(path))
         self.socket.send(wire.pack_hello())
         wire.check_welcome(self.socket.recv(64))
@@ -121,7 +121,7 @@ class Service:
 
     def start(self) -> None:
         self.process = subprocess.Popen(self._command)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
                 if probe.connect_ex(str(self.path)) == 0:
@@ -167,7 +167,7 @@ def flood(python: str, folder: Path, quick: bool) -> Row:
         str(FLOOD),
         str(service.path),
         str(jobs),
-        str(seconds + PATIENCE_S),
+        str(seconds + TIMEOUT_S),
     ]
     floods = []
     try:
@@ -201,7 +201,7 @@ def newcomer(path: Path) -> float:
     client = Client(path)
     begin = time.perf_counter()
     client.report(500)
-    if not select.select([client.socket], [], [], PATIENCE_S)[0]:
+    if not select.select([client.socket], [], [], TIMEOUT_S)[0]:
         raise MeasurementError("no grant for a newcomer")
     took = time.perf_counter() - begin
     client.socket.close()
@@ -242,7 +242,7 @@ def pump_run_s(options: Options, service: str) -> float:
     environ = os.environ | {"PUMP_SERVICE": service}
     command = [options.tools.pump_run, "--virtual", "a100-pcie4", "--", "true"]
     begin = time.perf_counter()
-    subprocess.run(command, env=environ, check=True, timeout=PATIENCE_S)
+    subprocess.run(command, env=environ, check=True, timeout=TIMEOUT_S)
     return time.perf_counter() - begin
 
 

@@ -50,7 +50,7 @@ from harness import (
 )
 from orphans import adopt_orphans, processor_s, wait_for_orphans
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 TRUES = 1000
 """Runs of `true` each way, alternating."""
 MS = 1e-6
@@ -114,7 +114,7 @@ class Bench:
         )
         with contextlib.ExitStack() as stack:
             stack.callback(job.kill)
-            told, errors = job.communicate(timeout=PATIENCE_S)
+            told, errors = job.communicate(timeout=TIMEOUT_S)
         lines = [[int(word) for word in line.split()] for line in told.splitlines()]
         if job.returncode != 0 or len(lines) != 2:
             raise MeasurementError(f"the program ended with {job.returncode}: {errors[-500:]}")

@@ -249,10 +249,10 @@ static void write_report(FILE *file) {
 /* Takes the lock within a second: a thread that never releases it must not keep the
  * process from ending. */
 bool vd_lock_at_exit(void) {
-  struct timespec patience;
-  clock_gettime(CLOCK_REALTIME, &patience);
-  patience.tv_sec += 1;
-  if (pthread_mutex_timedlock(&vd.lock, &patience) != 0) return false;
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  if (pthread_mutex_timedlock(&vd.lock, &until) != 0) return false;
   if (vd.shared) vd_card_take();
   return true;
 }

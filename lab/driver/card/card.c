@@ -33,7 +33,7 @@
 #include "card_state.h"
 
 #define LOOK_NS 20000000ull
-#define PATIENCE_S 5
+#define TIMEOUT_S 5
 
 static struct {
   struct card *card;
@@ -100,13 +100,13 @@ static void lock_card(struct card *card) {
   do {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
+    until.tv_sec += TIMEOUT_S;
     error = pthread_mutex_timedlock(&card->lock, &until);
     if (error == ETIMEDOUT && !own.complained) {
       own.complained = true;
       vd_error(
           "shared card \"%s\": a process has held its lock for %d s; it may be stopped: %s",
-          own.name, PATIENCE_S, own.path);
+          own.name, TIMEOUT_S, own.path);
     }
   } while (error == ETIMEDOUT);
   if (error == EOWNERDEAD) {

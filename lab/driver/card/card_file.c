@@ -18,7 +18,7 @@
 #include "card_state.h"
 
 #define FOLDER "/dev/shm"
-#define PATIENCE_NS 10000000000ull
+#define TIMEOUT_NS 10000000000ull
 #define LOOK_NS 2000000ull
 #define STALE_MOST 64 /* files checked at once */
 
@@ -54,7 +54,7 @@ static int lock_file(int file, const char *path, uint64_t until_ns) {
     if (vd_now_ns() > until_ns) {
       vd_error("shared card: another process has locked %s for %.0f s; stop it, or choose "
                "another name",
-               path, (double)PATIENCE_NS / 1e9);
+               path, (double)TIMEOUT_NS / 1e9);
       return -1;
     }
     vd_wait_until(vd_now_ns() + LOOK_NS);
@@ -63,7 +63,7 @@ static int lock_file(int file, const char *path, uint64_t until_ns) {
 }
 
 static int open_file(const char *path, int flags) {
-  uint64_t until_ns = vd_now_ns() + PATIENCE_NS;
+  uint64_t until_ns = vd_now_ns() + TIMEOUT_NS;
   while (vd_now_ns() < until_ns) {
     int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
     if (file < 0) {

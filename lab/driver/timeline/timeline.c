@@ -27,7 +27,7 @@
 #define STEP_NS 200000
 #define POLL_NS 50000
 #define DOZE_NS 100000
-#define PATIENCE_NS 1000000 /* between checks when no time is known */
+#define CHECK_NS 1000000 /* between checks when no time is known */
 #define MANAGED_ARENA_BYTES (256ull << 30)
 #define SHARED_ARENA_BYTES                                                                 \
   (32ull << 30)           /* per process; its part of the state uses real memory */
@@ -75,7 +75,7 @@ void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
   for (;;) {
     uint64_t now_ns = vd_now_ns(), free_ns = gpu_call_ns(vd.engine, call, context);
     if (lock_order[context].passed < turn) {
-      struct timespec time = vd_timespec(now_ns + PATIENCE_NS);
+      struct timespec time = vd_timespec(now_ns + CHECK_NS);
       vd_wait_locked(&vd.changed, &time);
     } else if (free_ns > now_ns) {
       vd_wait_until_locked(free_ns);
@@ -158,7 +158,7 @@ static void *work(void *unused) {
     uint64_t next_ns = gpu_next_event_ns(vd.engine);
     uint64_t until_ns = now_ns + (vd_actions_polling() ? POLL_NS : STEP_NS);
     if (!vd_actions_polling() && next_ns > until_ns) until_ns = next_ns;
-    if (until_ns > now_ns + 1000 * PATIENCE_NS) until_ns = now_ns + 1000 * PATIENCE_NS;
+    if (until_ns > now_ns + 1000 * CHECK_NS) until_ns = now_ns + 1000 * CHECK_NS;
     struct timespec time = vd_timespec(until_ns);
     worker_until_ns = until_ns;
     vd_wait_locked(&worker_condition, &time);
@@ -196,7 +196,7 @@ static void pause_locked(uint64_t earliest_ns) {
   /* An operation that waits for other streams cannot end before the next event. */
   if (earliest_ns <= now_ns) earliest_ns = gpu_next_event_ns(vd.engine);
   if (earliest_ns == GPU_NEVER || earliest_ns <= now_ns) {
-    struct timespec time = vd_timespec(now_ns + PATIENCE_NS);
+    struct timespec time = vd_timespec(now_ns + CHECK_NS);
     vd_wait_locked(&vd.changed, &time);
   } else if ((wake_ns = vd_wake_ns(earliest_ns)) != 0) {
     struct timespec time = vd_timespec(wake_ns);
@@ -213,7 +213,7 @@ static void sleep_locked(uint64_t until_ns) {
   uint64_t now_ns = vd_now_ns();
   if (vd_actions_wanted()) signal_worker_locked();
   if (until_ns < now_ns + DOZE_NS) until_ns = now_ns + DOZE_NS;
-  if (until_ns > now_ns + PATIENCE_NS) until_ns = now_ns + PATIENCE_NS;
+  if (until_ns > now_ns + CHECK_NS) until_ns = now_ns + CHECK_NS;
   struct timespec time = vd_timespec(until_ns);
   vd_wait_locked(&vd.changed, &time);
 }

@@ -15,7 +15,7 @@ from pump import paths
 from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 VGPU = re.compile(r"\bGRID\b|-\d+[ABCQ]$")
 """A vGPU's name ends in its profile: "NVIDIA A40-48Q", "GRID V100D-8Q" (NVIDIA's documentation of
 virtual GPU software, Virtual GPU Types)."""
@@ -72,11 +72,11 @@ def ask(environ: Mapping[str, str]) -> dict[str, Any] | str:
             env=dict(environ),
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"loading the driver takes more than {PATIENCE_S} s"
+        return f"loading the driver takes more than {TIMEOUT_S} s"
     except OSError as error:
         return f"cannot start a process: {error.strerror}"
     complaint = done.stderr.strip().splitlines()

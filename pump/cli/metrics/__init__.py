@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from pump import outputs
 from pump.cli.metrics.answers import Server, listen
-from pump.cli.metrics.figures import Figures
+from pump.cli.metrics.families import Families
 from pump.cli.support import live
 from pump.cli.support.lines import BadInputError, checked, say
 from pump.config import service_checks
@@ -37,15 +37,15 @@ INTERVAL_S = 15.0
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's options."""
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--textfile", metavar="FILE", help="rewrite FILE at each interval")
-    way.add_argument(
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--textfile", metavar="FILE", help="rewrite FILE at each interval")
+    target.add_argument(
         "--socket",
         metavar="PATH",
         type=checked(lambda text: service_checks.socket(os.path.abspath(text))),
         help="serve HTTP on a unix socket, for this user only",
     )
-    way.add_argument(
+    target.add_argument(
         "--tcp",
         metavar="HOST:PORT",
         type=checked(service_checks.address),
@@ -60,7 +60,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Prints the metrics once, or writes or serves them until Ctrl-C. Raises BadInputError."""
     repeats = bool(asked.textfile or asked.socket or asked.tcp)
-    figures = Figures(per_job=asked.per_job, keeps=repeats)
+    families = Families(per_job=asked.per_job, keeps=repeats)
     warning = ""
     with contextlib.closing(live.Watch()) as watch, contextlib.suppress(KeyboardInterrupt):
 
@@ -70,7 +70,7 @@ def run(asked: argparse.Namespace) -> int:
             if look.warning and not warning:
                 warning = look.warning
                 say("pump", warning)
-            return exposition(figures, look)
+            return exposition(families, look)
 
         if asked.textfile:
             _write_for_ever(text, asked.textfile, asked.interval)
@@ -81,12 +81,12 @@ def run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def exposition(figures: Figures, look: live.Look) -> str:
+def exposition(families: Families, look: live.Look) -> str:
     """Returns the metrics of a poll in Prometheus's text format."""
 
     class Families(Collector):
         def collect(self) -> list[Metric]:
-            return figures.families(look)
+            return families.collect(look)
 
     return generate_latest(Families()).decode()
 

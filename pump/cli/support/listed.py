@@ -38,7 +38,7 @@ def table(own: Iterable[tuple[Job, list[ClientState], str]], known: Sequence[Job
         devices = [device for client in clients for device in client.devices]
         asked.add(job.socket)
         policies = sorted({client.policy for client in clients if client.policy})
-        figures = (
+        numbers = (
             str(len(clients)),
             ", ".join(policies) or "-",
             size(sum(device.resident_bytes for device in devices)),
@@ -48,7 +48,7 @@ def table(own: Iterable[tuple[Job, list[ClientState], str]], known: Sequence[Job
         made.add_row(
             *(str(job.pid), user(os.geteuid()), job.name, priorities.get(job.socket, "-")),
             time_of(age_s(job.pid)),
-            *(["-"] * 5 if error else figures),
+            *(["-"] * 5 if error else numbers),
             Text(error, "bad") if error else _state(any(one.held_threads for one in devices)),
         )
     for other in others(known, asked):

@@ -73,15 +73,15 @@ def add_interval(parser: argparse.ArgumentParser, least_s: float, usual_s: float
 class Cards:
     """Asks NVML for GPUs in a thread that nothing waits for, because a call may never return.
 
-    `figures`: whether to poll metrics, too, every CARDS_S. `last`: the latest metrics.
+    `polls_metrics`: whether to poll metrics, too, every CARDS_S. `last`: the latest metrics.
     `identities`: the names of the GPUs. `trouble`: why there are no metrics.
     """
 
-    def __init__(self, *, figures: bool = True) -> None:
+    def __init__(self, *, polls_metrics: bool = True) -> None:
         self.last: Sequence[Card] = ()
         self.identities: Mapping[str, Identity] = {}
         self.trouble = ""
-        self._figures = figures
+        self._polls_metrics = polls_metrics
         self._closed = threading.Event()
         self._answered = threading.Event()
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
@@ -92,7 +92,7 @@ class Cards:
             self.identities = {uuid: nvml.identity(handle) for uuid, handle in handles.items()}
             self.trouble = "" if handles else "it lists no GPU"
             self._answered.set()
-            while self._figures and not self._closed.is_set():
+            while self._polls_metrics and not self._closed.is_set():
                 self.last = [nvml.card(uuid, handle) for uuid, handle in handles.items()]
                 self._closed.wait(CARDS_S)
         except Exception as error:  # no module, no library or no GPU: no metrics
@@ -120,7 +120,7 @@ class Watch:
         self._silent: dict[str, tuple[float, Seen]] = {}
         """Jobs that have not answered, and the times of the next attempts, by socket."""
         self._service = registered.Registered()
-        self._cards = Cards(figures=cards)
+        self._cards = Cards(polls_metrics=cards)
 
     def look(self) -> Look:
         """Polls every job. A job that does not answer has an error."""
@@ -129,12 +129,12 @@ class Watch:
         for path in set(self._controls) - sockets:
             self._controls.pop(path).close()
         self._silent = {path: one for path, one in self._silent.items() if path in sockets}
-        told, seen = jobs.of_all(self._service, there, self._ask)
+        answered, seen = jobs.of_all(self._service, there, self._ask)
         self._cards.wait()
         return Look(
             time.monotonic(),
             seen,
-            told,
+            answered,
             self._service.warning,
             self._cards.last,
             {**_virtual(seen), **self._cards.identities},
@@ -328,8 +328,8 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
     """Converts a poll for JSON: gpus, cards, jobs with their clients' metrics and rates, others."""
     by_job: dict[str, list[dict[str, Any]]] = {}
     for row in rows(look, before):
-        told = {**jobs.client_json(row.client), "rates": row.rates._asdict()}
-        by_job.setdefault(row.seen.job.socket, []).append(told)
+        client = {**jobs.client_json(row.client), "rates": row.rates._asdict()}
+        by_job.setdefault(row.seen.job.socket, []).append(client)
     return {
         "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus(look)],
         "cards": [_with_uuid(card._asdict()) for card in look.cards],

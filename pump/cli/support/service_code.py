@@ -64,8 +64,8 @@ def _closed_to_me(path: str, need: int) -> str:
 def _closed_to_others(path: str, need: int) -> str:
     """Returns the first component that users other than its owner and group may not enter; for the
     last one: not read or execute (need: os.R_OK, os.X_OK). Returns "" if there is none."""
-    *way, (end, status) = trust.components(path)
-    for at, passed in way:
+    *parents, (end, status) = trust.components(path)
+    for at, passed in parents:
         if stat.S_ISDIR(passed.st_mode) and not passed.st_mode & stat.S_IXOTH:
             return at
     return "" if status.st_mode & need == need else end

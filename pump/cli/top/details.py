@@ -85,9 +85,9 @@ def _rates(row: live.Row, shown: Page) -> list[Text]:
     width = max(SPARK_LEAST, min(SPARK_MOST, shown.width - SIDES))
 
     def moving(
-        label: str, now: str, figure: Callable[[live.Rates], float], style: str, more: str
+        label: str, now: str, metric: Callable[[live.Rates], float], style: str, more: str
     ) -> Text:
-        drawn = sparkline(history.of(key_of(row), figure), width, marks)
+        drawn = sparkline(history.of(key_of(row), metric), width, marks)
         return _fact(label, f"{now:>12}  {more:<20}  ", (drawn, style))
 
     rates = row.rates

@@ -92,8 +92,8 @@ def _moves(shown: Page) -> list[Text]:
     """Returns a line about the transfers and waits of all jobs together."""
     history, marks = shown.context.history, shown.context.marks
 
-    def part(figure: str, style: str) -> tuple[str, str]:
-        values = history.of_all(lambda rates: float(getattr(rates, f"{figure}_bytes_per_s")))
+    def part(metric: str, style: str) -> tuple[str, str]:
+        values = history.of_all(lambda rates: float(getattr(rates, f"{metric}_bytes_per_s")))
         return f"{size(values[-1] if values else 0):>10} {sparkline(values, room, marks)}", style
 
     room = max(SPARK_LEAST, min(SPARK_MOST, (shown.width - len(MOVES)) // 3))

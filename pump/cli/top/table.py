@@ -69,13 +69,13 @@ class History:
             self._of[key].append(rates)
         self._all.append(list(now.values()))
 
-    def of(self, key: Key, figure: Callable[[live.Rates], float]) -> list[float]:
+    def of(self, key: Key, metric: Callable[[live.Rates], float]) -> list[float]:
         """Returns the history of a client's metric, the oldest value first."""
-        return [figure(rates) for rates in self._of.get(key, ())]
+        return [metric(rates) for rates in self._of.get(key, ())]
 
-    def of_all(self, figure: Callable[[live.Rates], float]) -> list[float]:
+    def of_all(self, metric: Callable[[live.Rates], float]) -> list[float]:
         """Returns the history of a metric's sum over all clients."""
-        return [sum(map(figure, look)) for look in self._all]
+        return [sum(map(metric, look)) for look in self._all]
 
 
 class Context(NamedTuple):
@@ -152,9 +152,9 @@ def cause(row: live.Row) -> Text:
     return Text(worst, "warn") if found[worst] else Text("-", "dim")
 
 
-def _spark(figure: Callable[[live.Rates], float], style: str) -> Callable[..., Text]:
+def _spark(metric: Callable[[live.Rates], float], style: str) -> Callable[..., Text]:
     def cell(row: live.Row, context: Context) -> Text:
-        values = context.history.of(key_of(row), figure)
+        values = context.history.of(key_of(row), metric)
         return Text(sparkline(values, context.spark, context.marks), style)
 
     return cell
@@ -206,11 +206,11 @@ def table(
 ) -> Columns:
     """Returns the table of these rows, with ">" and reverse video for the chosen row. sort: on a
     screen, the column that the rows are sorted by; "" elsewhere."""
-    told = any(live.lost(row) is not None for row in rows)
+    lost_known = any(live.lost(row) is not None for row in rows)
     shown = [
         column
         for column in COLUMNS
-        if (sort or not column.moving) and (told or column.head != "LOST")
+        if (sort or not column.moving) and (lost_known or column.head != "LOST")
     ]
     made = Columns(
         ["", *(column.head for column in shown)],

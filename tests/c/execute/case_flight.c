@@ -30,7 +30,7 @@ static void want_all_threads(uint32_t direction) {
   stop_adapting(way);
   PUMP_STORE(&way->wanted, most);
   struct pump_thread_role role = {.set = pump_executors_of(0),
-                                  .life = pump_executors_of(0)->life,
+                                  .epoch = pump_executors_of(0)->epoch,
                                   .direction = direction};
   pump_executors_grow(&role);
   CHECK(way->started == most);

@@ -7,7 +7,7 @@
  * the free, and to use a captured or destroyed stream.
  *
  * Usage: `pool_stress model|threads|quiet SEED STEPS`;
- *        `pool_stress periods|periods-noisy SEED ITERATIONS`;
+ *        `pool_stress cycles|cycles-noisy SEED ITERATIONS`;
  *        `pool_stress CASE 1 0`, for a name in `cases`;
  *        `pool_stress replay 0 0`.
  *
@@ -424,8 +424,8 @@ int main(int argc, char **argv) {
   static struct program programs[4];
   pthread_t threads[4];
   bool many = strcmp(argv[1], "threads") == 0;
-  if (strncmp(argv[1], "periods", 7) == 0) {
-    run_periods(seed, steps, argv[1][7] != 0);
+  if (strncmp(argv[1], "cycles", 7) == 0) {
+    run_cycles(seed, steps, argv[1][7] != 0);
     return 0;
   }
   if (strcmp(argv[1], "quiet") == 0) {

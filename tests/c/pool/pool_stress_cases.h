@@ -381,7 +381,7 @@ static void request(struct program *p, struct repeated what) {
 }
 
 /* Runs iterations that are all equal, or (`noisy`) sometimes not. */
-static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
+static void run_cycles(uint64_t seed, uint32_t iterations, bool noisy) {
   static uint64_t due[HELD], last[2 * REQUESTS], same;
   struct repeated all[REQUESTS];
   struct program p = {.state = noise_begin(seed)};
@@ -428,7 +428,7 @@ static void run_periods(uint64_t seed, uint32_t iterations, bool noisy) {
          (unsigned long long)arena->reserved_bytes, (unsigned long long)most_bytes,
          (unsigned long long)arena->used_high_bytes, (unsigned long long)same,
          (unsigned long long)discards);
-  if (!noisy) CHECK(pool_period_came(arena));
+  if (!noisy) CHECK(pool_cycle_came(arena));
   while (p.count > 0) give_back_at(&p, p.count - 1);
   execute_all();
   cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES); /* makes room for events again */

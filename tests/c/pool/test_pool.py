@@ -20,7 +20,7 @@ SOURCES = (
     "pool_blocks.c",
     "pool_dead.c",
     "driver_pools.c",
-    "pool_period.c",
+    "pool_cycle.c",
     "pool_places.c",
     "pool_segments.c",
     "pool_serve.c",
@@ -161,8 +161,8 @@ BUGS_OF_PLACES = {
     ),
     "a segment goes that has places": (
         "pool_blocks.c",
-        "if (segment->kind == POOL_LARGE) pool_period_drop(arena);",
-        "if (segment->kind == POOL_KINDS) pool_period_drop(arena);",
+        "if (segment->kind == POOL_LARGE) pool_cycle_drop(arena);",
+        "if (segment->kind == POOL_KINDS) pool_cycle_drop(arena);",
     ),
 }
 
@@ -182,9 +182,9 @@ def test_memory_is_handed_out_once_and_only_behind_the_stream_that_freed_it(
 def test_places_for_what_repeats_are_free_and_for_that_stream() -> None:
     program = build("address,undefined", "pool_stress", *SOURCES)
     for seed in range(1, 4):
-        figures = report(run(program, "periods-noisy", str(seed), "60"))
+        figures = report(run(program, "cycles-noisy", str(seed), "60"))
         assert figures["discards"] >= 10
-        figures = report(run(program, "periods", str(seed), "24"))
+        figures = report(run(program, "cycles", str(seed), "24"))
         assert figures["same"] >= 19 * REQUESTS
 
 
@@ -222,7 +222,7 @@ def test_what_happens_to_streams_and_contexts_leaves_the_pool_whole(case: str) -
 @pytest.mark.parametrize("bug", [*BUGS, *BUGS_OF_PLACES])
 def test_a_bug_put_into_a_copy_of_the_pool_is_caught(tmp_path: Path, bug: str) -> None:
     name, right, wrong = BUGS.get(bug) or BUGS_OF_PLACES[bug]
-    how, steps = ("model", "12000") if bug in BUGS else ("periods-noisy", "60")
+    how, steps = ("model", "12000") if bug in BUGS else ("cycles-noisy", "60")
     text = (ROOT / "shim" / "pool" / name).read_text()
     assert text.count(right) == 1, f"{name} has changed: put the bug in anew"
     changed = tmp_path / name

@@ -13,7 +13,7 @@ import job
 from pump import api
 from pump.control import Control
 
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 
 
 def policy() -> str:
@@ -25,7 +25,7 @@ def policy() -> str:
 def main() -> None:
     options = job.parse()
     program = job.Program(options)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not api.served() and time.monotonic() < deadline:
         time.sleep(0.02)
     steps = job.plan(options.buffers, options.steps, options.seed)

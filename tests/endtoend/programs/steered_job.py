@@ -13,14 +13,14 @@ import job
 from pump.control import ClientState, Control, DeviceState
 
 MIB = 1 << 20
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 PHASES = (("demand", 40 * MIB), ("window", 64 * MIB), (None, 0), ("window", 24 * MIB))
 """Policy and budget; 0: the whole GPU, which is the same as no budget."""
 
 
 def settle(control: Control) -> tuple[ClientState, DeviceState]:
-    """Returns the state when memory above the budget has been evicted, or after PATIENCE_S."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Returns the state when memory above the budget has been evicted, or after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         (client,) = control.state()
         (device,) = client.devices

@@ -17,7 +17,7 @@ from places import ROOT
 from prometheus_client.parser import text_string_to_metric_families
 from watched_jobs import BIN, TIMEOUT_S, Jobs
 
-from pump.cli.metrics.figures import METRICS
+from pump.cli.metrics.families import METRICS
 
 BLOCK = 2 << 20
 MIB = 1 << 20

@@ -44,7 +44,7 @@ def test_a_cards_figures_are_nvmls_and_what_it_does_not_tell_is_none(one_card: P
 
 def test_what_a_gpu_is_called_is_asked_once_and_without_figures(one_card: Path) -> None:
     one_card.write_text("hangs")  # requests for numbers hang
-    cards = live.Cards(figures=False)
+    cards = live.Cards(polls_metrics=False)
     cards.wait()
     assert cards.identities == {UUID: nvml.Identity(3, None, "NVIDIA H100")}
     assert not cards.trouble and not cards.last

@@ -7,7 +7,7 @@ that live at the same time. The alternatives are best fit in the order of reques
 pool. The pool is its C code, fed with the same requests by tests/c/pool/pool_stress.c. Sizes are
 rounded to 512 bytes for placement by lifetimes and for best fit.
 
-The pool also places by lifetimes (shim/pool/pool_period.c). It places the requests that iterations
+The pool also places by lifetimes (shim/pool/pool_cycle.c). It places the requests that iterations
 repeat around lasting allocations, in the segments that exist.
 """
 
@@ -219,7 +219,7 @@ def pool_bytes(found: Traffic, tools: Tools) -> PoolBytes:
 def pool_program(tools: Tools) -> Path:
     """Builds pool_stress, without sanitizers."""
     shim, tests = tools.root / "shim", tools.root / "tests" / "c"
-    names = "bins", "blocks", "dead", "period", "places", "segments", "serve", "streams"
+    names = "bins", "blocks", "dead", "cycle", "places", "segments", "serve", "streams"
     sources = [shim / "pool" / f"pool_{name}.c" for name in names]
     sources += [shim / "pool" / f"{name}.c" for name in ("driver_pools", "stream_ordered")]
     sources += [shim / "memory" / "plain.c", shim / "memory" / "range_table.c"]

@@ -53,7 +53,7 @@ def test_a_job_that_names_ever_new_gpus_leaves_nothing_in_the_registry() -> None
         registry.take_report(job, wire.Report(turn, 1, 0, 0, (entry(f"{turn:032x}"),)), turn)
         registry.rearrange(turn)
     assert len(registry.memory_bytes()) == 1
-    assert len(job.granted) == 1 and len(registry.patience) == 0
+    assert len(job.granted) == 1 and len(registry.shrink_budget) == 0
 
 
 def test_a_user_names_so_many_gpus_first_and_keeps_no_other_from_theirs() -> None:

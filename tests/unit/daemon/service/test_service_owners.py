@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pumpd.service.owners import Owners, Range, read_owners
-from pumpd.service.patience import GPUS_MOST, PATIENCE_S, Patience
 from pumpd.service.quota import Quotas, Seat, Users, admit
+from pumpd.service.shrink_budget import GPUS_MOST, SHRINK_S, ShrinkBudget
 
 SMALL = Quotas(connections=10, reserved=2, user_connections=6, handshakes=5, user_handshakes=3)
 
@@ -99,29 +99,29 @@ def test_a_user_that_connects_too_fast_waits_and_is_forgotten_in_time() -> None:
     assert users.tables() == 0
 
 
-def test_patience_is_a_users_and_comes_back_slowly() -> None:
-    patience = Patience()
-    patience.look("gpu", {1}, 0.0)
-    patience.look("gpu", set(), PATIENCE_S / 2)  # the user leaves, and joins again
-    patience.look("gpu", {1}, PATIENCE_S / 2)
-    assert not patience.is_over(1, "gpu", PATIENCE_S - 0.1)
-    assert patience.is_over(1, "gpu", PATIENCE_S)
-    assert not patience.is_over(2, "gpu", PATIENCE_S) and not patience.is_over(1, "b", PATIENCE_S)
-    patience.look("gpu", set(), PATIENCE_S)
-    patience.look("gpu", {1}, PATIENCE_S + 20.0)
-    assert not patience.is_over(1, "gpu", PATIENCE_S + 21.9)
-    assert patience.is_over(1, "gpu", PATIENCE_S + 22.1)
-    patience.look("gpu", set(), 100.0)
-    patience.look("gpu", set(), 100.0 + 10 * PATIENCE_S + 0.1)
-    assert len(patience) == 0
+def test_a_shrink_budget_is_a_users_and_comes_back_slowly() -> None:
+    budget = ShrinkBudget()
+    budget.look("gpu", {1}, 0.0)
+    budget.look("gpu", set(), SHRINK_S / 2)  # the user leaves, and joins again
+    budget.look("gpu", {1}, SHRINK_S / 2)
+    assert not budget.is_over(1, "gpu", SHRINK_S - 0.1)
+    assert budget.is_over(1, "gpu", SHRINK_S)
+    assert not budget.is_over(2, "gpu", SHRINK_S) and not budget.is_over(1, "b", SHRINK_S)
+    budget.look("gpu", set(), SHRINK_S)
+    budget.look("gpu", {1}, SHRINK_S + 20.0)
+    assert not budget.is_over(1, "gpu", SHRINK_S + 21.9)
+    assert budget.is_over(1, "gpu", SHRINK_S + 22.1)
+    budget.look("gpu", set(), 100.0)
+    budget.look("gpu", set(), 100.0 + 10 * SHRINK_S + 0.1)
+    assert len(budget) == 0
 
 
 def test_a_user_on_ever_new_gpus_is_remembered_on_so_many_and_waited_for_on_no_more() -> None:
-    patience = Patience()
+    budget = ShrinkBudget()
     for number in range(GPUS_MOST + 5):
-        patience.look(f"gpu {number}", {1}, 0.0)
-    assert len(patience) == GPUS_MOST
-    assert patience.is_over(1, "another", 0.0) and not patience.is_over(2, "another", 0.0)
+        budget.look(f"gpu {number}", {1}, 0.0)
+    assert len(budget) == GPUS_MOST
+    assert budget.is_over(1, "another", 0.0) and not budget.is_over(2, "another", 0.0)
 
 
 def test_users_that_connect_as_fast_as_they_may_keep_no_user_from_a_second_connection() -> None:

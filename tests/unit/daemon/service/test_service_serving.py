@@ -97,8 +97,8 @@ def test_no_job_grows_before_the_other_has_adopted_and_evicted(service: Service)
 
 def test_one_that_never_gives_way_is_waited_for_only_so_long(tmp_path: Path) -> None:
     code = (
-        "from pumpd import main; from pumpd.service import patience\n"
-        "patience.PATIENCE_S = 0.5; main.main()"
+        "from pumpd import main; from pumpd.service import shrink_budget\n"
+        "shrink_budget.SHRINK_S = 0.5; main.main()"
     )
     service = Service(tmp_path, *FAST, command=[sys.executable, "-c", code, "serve"])
     try:

@@ -414,14 +414,14 @@ def test_a_client_that_scribbles_over_its_schedules_harms_only_itself(seed: int)
         client.shm.header.armed = dice.choice((0, 1, dice.getrandbits(32)))
         client.shm.header.valid_seq = dice.choice((lib.PUMP_ALL_VALID, dice.getrandbits(64)))
     totals = training.worker.model.totals()
-    assert totals.under_way <= 1024
+    assert totals.in_flight <= 1024
     assert int(training.worker.model.counts(0).sum()) == LAYERS * BLOCKS
     client.close()
 
 
 def test_a_command_that_ends_under_the_ticket_of_an_entry_ends_nothing(learned: Training) -> None:
     client, model = learned.client, learned.worker.model
-    before = model.totals().under_way
+    before = model.totals().in_flight
     tickets = [
         client.shm.schedules[0].entries[way][i].command.ticket
         for way in WAYS
@@ -434,7 +434,7 @@ def test_a_command_that_ends_under_the_ticket_of_an_entry_ends_nothing(learned: 
         command.ticket, command.state = ticket, lib.PUMP_COMMAND_DONE
         ring.tail += 1
     learned.worker.tick()
-    assert model.totals().under_way == before
+    assert model.totals().in_flight == before
     assert learned.believed() == learned.there
 
 

@@ -130,7 +130,7 @@ def test_transfers_that_end_many_ticks_later_leave_nothing_on_its_way(serve: Ser
         while waiting:
             client.finish(waiting.pop())
     counts = worker.model.counts(0)
-    assert worker.model.totals().under_way == 0
+    assert worker.model.totals().in_flight == 0
     view = worker.model.view(0)
     assert view.to_gpu_credit == view.to_host_credit == 40 // 8
     assert counts[ARRIVING] == counts[LEAVING] == 0
@@ -178,7 +178,7 @@ def test_executors_that_refuse_everything_are_not_asked_over_and_over(serve: Ser
                 asked += 1
                 client.finish(command, lib.PUMP_RESULT_FAILED)
     assert 0 < asked < 20
-    assert worker.model.totals().under_way == 0
+    assert worker.model.totals().in_flight == 0
 
 
 def test_a_range_freed_under_a_transfer_leaves_no_trace_in_its_successor(serve: Serve) -> None:

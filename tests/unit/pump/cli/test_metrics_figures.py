@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from pump.cli.jobs import Job
-from pump.cli.metrics.figures import GPUS_MOST, METRICS, OTHER, SERIES_MOST, UNNAMED_MOST, Figures
+from pump.cli.metrics.families import GPUS_MOST, METRICS, OTHER, SERIES_MOST, UNNAMED_MOST, Families
 from pump.cli.support import live
 from pump.control import ClientState, DeviceState
 from pump.nvml import Identity
@@ -43,12 +43,12 @@ def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.S
     return live.Seen(Job(pid, f"/run/{pid}", f"job-{pid}", "train"), [client], "")
 
 
-def parsed(figures: Figures, look: live.Look) -> dict[tuple[str, str], float]:
+def parsed(families: Families, look: live.Look) -> dict[tuple[str, str], float]:
     """Returns values by name and labels, as Prometheus's own parser reads them."""
 
     class Told(Collector):
         def collect(self) -> list[Metric]:
-            return figures.families(look)
+            return families.collect(look)
 
     found = {}
     for family in text_string_to_metric_families(generate_latest(Told()).decode()):
@@ -66,7 +66,7 @@ def look(*seen: live.Seen, others: Sequence[JobState] = ()) -> live.Look:
 def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
     others = [registered(n, user, GPU, held=10 * n) for n, user in ((1, 7), (2, 7), (3, 8))]
     seen = [own(5, operations=100), own(6, operations=11)]
-    found = parsed(Figures(), look(*seen, others=others))
+    found = parsed(Families(), look(*seen, others=others))
     mine = f'UUID="{UUID}",user="{ME}"'
     assert found["pump_operations_total", f'user="{ME}"'] == 111
     assert found["pump_device_budget_bytes", mine] == 20
@@ -89,7 +89,7 @@ def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
     known = look(own(5, operations=1), others=[registered(1, 7, GPU)])
     known = known._replace(identities={GPU: Identity(3, 4, "NVIDIA H100")})
     for per_job in (False, True):
-        found = parsed(Figures(per_job=per_job), known)
+        found = parsed(Families(per_job=per_job), known)
         of_gpus = [labels for _, labels in found if "UUID=" in labels]
         assert of_gpus and all(dcgm < set(labels.split(",")) for labels in of_gpus)
         names = {name for name, labels in found if "UUID=" in labels}
@@ -98,7 +98,7 @@ def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
             *(f"pump_device_{kind}_bytes" for kind in ("total", "budget", "allocated", "plain")),
         }
     some = known._replace(identities={GPU: Identity(None, None, 'a"b')})
-    labels = {labels for _, labels in parsed(Figures(), some) if "UUID=" in labels}
+    labels = {labels for _, labels in parsed(Families(), some) if "UUID=" in labels}
     assert all({f'UUID="{UUID}"', 'modelName="a"b"'} < set(one.split(",")) for one in labels)
 
 
@@ -112,7 +112,7 @@ def test_the_documented_query_asks_for_labels_and_metrics_that_there_are() -> No
 def test_each_job_has_series_on_request_with_labels_escaped() -> None:
     evil = 'a"} 1\n# HELP x\\'
     others = [registered(1, 7, GPU, name=evil), registered(2, 7, GPU)]
-    found = parsed(Figures(per_job=True), look(own(5, operations=100), others=others))
+    found = parsed(Families(per_job=True), look(own(5, operations=100), others=others))
     (one,) = (labels for name, labels in found if name == "pump_operations_total")
     assert one == f'client_pid="5",job_name="job-5",job_pid="5",user="{ME}"'
     leases = [labels for name, labels in found if name == "pump_registered_job_converted_bytes"]
@@ -124,7 +124,7 @@ def test_each_job_has_series_on_request_with_labels_escaped() -> None:
 def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -> None:
     """The user floods with jobs and with unknown GPUs, at once and one after another."""
     source = random.Random(5)
-    tells = Figures(per_job=per_job, keeps=True)
+    tells = Families(per_job=per_job, keeps=True)
     honest = registered(10**6, 8, GPU, held=9)
     named: set[str] = set()
     for turn in range(20):
@@ -154,7 +154,7 @@ def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -
 
 
 def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
-    tells = Figures()
+    tells = Families()
     first = 1 << 30
     many = [registered(n, first + n, GPU, held=1) for n in range(1000)]
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
 
 def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
     """Prometheus takes a drop for a restart, and counts the remaining value as growth."""
-    tells = Figures(keeps=True)
+    tells = Families(keeps=True)
     steps: list[tuple[list[live.Seen], int]] = [
         ([own(5, operations=100), own(6, operations=50)], 0),
         ([own(5, operations=130), own(6, operations=50)], 30),
@@ -180,13 +180,13 @@ def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
         found = parsed(tells, look(*seen))
         assert found["pump_operations_total", f'user="{ME}"'] == total
     assert (
-        parsed(Figures(), look(own(5, operations=100)))["pump_operations_total", f'user="{ME}"']
+        parsed(Families(), look(own(5, operations=100)))["pump_operations_total", f'user="{ME}"']
         == 100
     ), "one look alone tells what there is"
 
 
 def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() -> None:
-    tells = Figures(keeps=True)
+    tells = Families(keeps=True)
     tells.families(look(own(5, operations=100, used=40)))
     tells.families(look(own(5, operations=110, used=50)))
     found = parsed(tells, look(own(5, operations=112, used=3, ticks=1)))
@@ -195,7 +195,7 @@ def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() 
 
 
 def test_a_job_that_does_not_answer_once_is_not_added_again() -> None:
-    tells = Figures(keeps=True)
+    tells = Families(keeps=True)
     tells.families(look(own(5, operations=100)))
     silent = live.Seen(own(5, operations=0).job, [], "timed out")
     found = parsed(tells, look(silent))

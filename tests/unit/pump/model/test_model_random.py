@@ -79,7 +79,7 @@ class History:
         self.live: dict[int, range] = {}
         self.device: dict[int, int] = {}
         self.streams = (0, 3, 9)[: self.random.choice((1, 3))]
-        self.under_way: list[tuple[int, int, int]] = []  # ticket, direction, blocks
+        self.in_flight: list[tuple[int, int, int]] = []  # ticket, direction, blocks
 
     def step(self) -> None:
         choices = [self.allocate, self.free, self.issue, self.issue, self.issue, self.execute]
@@ -136,12 +136,12 @@ class History:
         commands = self.script.start(direction, picked, device=device)
         moved = sum(c.length_bytes // BLOCK for c in commands)
         assert moved == len(before), "a policy's choice can always be carried out"
-        self.under_way += [(c.ticket, direction, c.length_bytes // BLOCK) for c in commands]
+        self.in_flight += [(c.ticket, direction, c.length_bytes // BLOCK) for c in commands]
 
     def finish(self) -> None:
-        if not self.under_way:
+        if not self.in_flight:
             return
-        ticket, _, _ = self.under_way.pop(self.random.randrange(len(self.under_way)))
+        ticket, _, _ = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
         results = (lib.PUMP_RESULT_MOVED,) * 4 + (
             lib.PUMP_RESULT_STALE,
             lib.PUMP_RESULT_LATE,
@@ -158,8 +158,8 @@ class History:
             assert one.next_use == self.naive.next_use(block), block
         for device in range(2):
             self.check_view(device, state, {b: i.migrated for b, i in info.items()})
-        in_flight = sum(blocks for _, _, blocks in self.under_way)
-        assert model.totals().under_way == len(self.under_way)
+        in_flight = sum(blocks for _, _, blocks in self.in_flight)
+        assert model.totals().in_flight == len(self.in_flight)
         assert sum(s in (ARRIVING, LEAVING) for s in state.values()) <= in_flight
 
     def check_view(self, device: int, state: dict[int, int], migrated: dict[int, int]) -> None:

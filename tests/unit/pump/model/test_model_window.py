@@ -210,7 +210,7 @@ def test_transfers_beyond_the_table_are_not_started() -> None:
     started = 0
     for first in range(0, 1 << 13, 8):  # every other block: no neighbours
         started += len(script.start(TO_HOST, [blocks[first], blocks[first + 2]]))
-    assert started == lib.PUMP_MAX_UNDER_WAY == script.model.totals().under_way
+    assert started == lib.PUMP_MAX_IN_FLIGHT == script.model.totals().in_flight
 
 
 def test_an_operation_larger_than_the_budget_is_filled_up_to_it_and_no_further() -> None:

@@ -1,16 +1,16 @@
-/* pool_period.c - detects the repeating requests of a training loop, and assigns an
+/* pool_cycle.c - detects the repeating requests of a training loop, and assigns an
  * address to each request.
  *
  * DESIGN. The pool loses memory between the pieces of segments: a request takes the
  * shortest piece of the moment, and leaves a rest. Training repeats its requests in each
  * iteration. So the pool records large requests and how long each lives. Once the latest
- * match earlier ones, the requests in between are a period. Each gets a place, which is an
- * address of its own (pool_places.h), while requests follow the period. The first that
+ * match earlier ones, the requests in between are a cycle. Each gets a place, which is an
+ * address of its own (pool_places.h), while requests follow the cycle. The first that
  * does not ends it, and the search starts again.
  *
  * A place is not guaranteed: it is used only if it is free for that stream at that
  * moment. Otherwise the request is served like any other, first of all from segments that
- * the period does not need: elsewhere it would take another's place. These segments go
+ * the cycle does not need: elsewhere it would take another's place. These segments go
  * back to the driver.
  *
  * Places are used only while the peak of live memory fits into the device's budget
@@ -22,12 +22,12 @@
 #include "pool_state.h"
 
 #define RECORDS 4096u /* requests that are recorded */
-#define PERIOD_MOST (RECORDS / 2 - 1)
-#define PERIOD_LEAST 16u
-#define PERIODS_MOST 2u        /* placed as one, with at most PERIOD_MOST requests */
-#define ALIKE 3u               /* matching requests in a row that show a period */
+#define CYCLE_MOST (RECORDS / 2 - 1)
+#define CYCLE_LEAST 16u
+#define CYCLES_MOST 2u         /* placed as one, with at most CYCLE_MOST requests */
+#define ALIKE 3u               /* matching requests in a row that show a cycle */
 #define EXPECTED 16u           /* expected requests after which memory is given back */
-#define LOOKS_MOST (16u << 20) /* items examined to place a period: about 60 ms */
+#define LOOKS_MOST (16u << 20) /* items examined to place a cycle: about 60 ms */
 
 struct record {                      /* a request */
   uint64_t length_bytes, live_bytes; /* of the request; of all that lived before it */
@@ -40,28 +40,28 @@ struct step {                   /* an expected request */
   uint64_t offset_bytes;
 };
 
-struct pool_period {
+struct pool_cycle {
   struct record records[RECORDS];
   uint64_t count;      /* requests recorded; also the latest one's number */
   uint64_t since;      /* no request after this number is missing */
   uint64_t live_bytes; /* total length of the requests that are not freed */
   uint64_t look_at;    /* number of the request that starts the next search */
-  uint64_t patience;   /* backoff: requests until the next search */
+  uint64_t backoff;    /* backoff: requests until the next search */
   uint32_t tick;       /* counts requests and frees */
-  struct step *steps;  /* NULL: no period is known */
+  struct step *steps;  /* NULL: no cycle is known */
   uint32_t step_count, next;
   uint64_t followed; /* steps that came as expected */
 };
 
-static struct record *record_of(struct pool_period *period, uint64_t number) {
-  return &period->records[number % RECORDS];
+static struct record *record_of(struct pool_cycle *cycle, uint64_t number) {
+  return &cycle->records[number % RECORDS];
 }
 
-/* ---- finding a period --------------------------------------------------------------- */
+/* ---- finding a cycle --------------------------------------------------------------- */
 
-static bool is_alike(struct pool_period *period, uint64_t number, uint64_t distance) {
-  const struct record *now = record_of(period, number);
-  const struct record *before = record_of(period, number - distance);
+static bool is_alike(struct pool_cycle *cycle, uint64_t number, uint64_t distance) {
+  const struct record *now = record_of(cycle, number);
+  const struct record *before = record_of(cycle, number - distance);
   return now->length_bytes == before->length_bytes && now->live_bytes == before->live_bytes;
 }
 
@@ -69,29 +69,29 @@ static bool is_alike(struct pool_period *period, uint64_t number, uint64_t dista
  * The latest requests must match in length, and in the bytes alive before each. In
  * between, the bytes alive must never fall below those before the first of these
  * requests, so that few blocks have to move. */
-static uint64_t find_distance(struct pool_period *period) {
-  uint64_t known = period->count - period->since, first = period->count - ALIKE + 1;
-  for (uint64_t distance = 1; distance <= PERIOD_MOST && distance + ALIKE <= known;
+static uint64_t find_distance(struct pool_cycle *cycle) {
+  uint64_t known = cycle->count - cycle->since, first = cycle->count - ALIKE + 1;
+  for (uint64_t distance = 1; distance <= CYCLE_MOST && distance + ALIKE <= known;
        distance++) {
-    if (record_of(period, first - distance)->live_bytes <
-        record_of(period, first)->live_bytes)
+    if (record_of(cycle, first - distance)->live_bytes <
+        record_of(cycle, first)->live_bytes)
       return 0;
     uint64_t i = 0;
-    while (i < ALIKE && is_alike(period, first + i, distance)) i++;
-    if (i == ALIKE && distance >= PERIOD_LEAST) return distance;
+    while (i < ALIKE && is_alike(cycle, first + i, distance)) i++;
+    if (i == ALIKE && distance >= CYCLE_LEAST) return distance;
   }
   return 0;
 }
 
-/* ---- placing a period --------------------------------------------------------------- */
+/* ---- placing a cycle --------------------------------------------------------------- */
 
 struct draft {
   struct pool_arena *arena;
-  struct pool_period *period;
+  struct pool_cycle *cycle;
   uint64_t first, distance; /* number of the first request; how many there are */
   bool keeps;               /* what lives now keeps its place for the next time */
-  uint32_t ticks;           /* of the period */
-  uint32_t periods;         /* placed as one: several if something outlives one */
+  uint32_t ticks;           /* of the cycle */
+  uint32_t cycles;          /* placed as one: several if something outlives one */
   uint32_t *lives;          /* lifetimes of requests; 0: permanent, or unknown */
   struct step *steps;
   struct pool_item *items;
@@ -109,8 +109,8 @@ static bool draft_make(struct draft *d) {
       pieces += piece->live && s->kind == POOL_LARGE;
   }
   d->lives = calloc(d->distance, sizeof *d->lives);
-  d->steps = calloc(PERIODS_MOST * d->distance, sizeof *d->steps);
-  d->items = calloc(PERIODS_MOST * d->distance + pieces, sizeof *d->items);
+  d->steps = calloc(CYCLES_MOST * d->distance, sizeof *d->steps);
+  d->items = calloc(CYCLES_MOST * d->distance + pieces, sizeof *d->items);
   d->rooms = calloc(d->room_count, sizeof *d->rooms);
   d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
   return d->lives != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
@@ -125,53 +125,53 @@ static void draft_drop(struct draft *d) {
   free(d->segments);
 }
 
-/* Returns the request one period earlier, if it had the same length. */
+/* Returns the request one cycle earlier, if it had the same length. */
 static const struct record *earlier(const struct draft *d, uint64_t number) {
-  if (number - d->distance <= d->period->since || number <= d->distance) return NULL;
-  const struct record *one = record_of(d->period, number - d->distance);
-  return one->length_bytes == record_of(d->period, number)->length_bytes ? one : NULL;
+  if (number - d->distance <= d->cycle->since || number <= d->distance) return NULL;
+  const struct record *one = record_of(d->cycle, number - d->distance);
+  return one->length_bytes == record_of(d->cycle, number)->length_bytes ? one : NULL;
 }
 
 /* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
- * freed one period after the one before it, if that was freed in this period. */
+ * freed one cycle after the one before it, if that was freed in this cycle. */
 static uint32_t life(const struct draft *d, uint64_t number) {
-  const struct record *record = record_of(d->period, number), *before = earlier(d, number);
+  const struct record *record = record_of(d->cycle, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
   if (before == NULL || before->ticks == 0) return 0;
-  uint32_t since = before->born + before->ticks - record_of(d->period, d->first)->born;
+  uint32_t since = before->born + before->ticks - record_of(d->cycle, d->first)->born;
   return since < d->ticks ? before->born + before->ticks + d->ticks - record->born : 0;
 }
 
-/* Adds all lifetimes. If data outlives its iteration, two periods are placed as one. */
+/* Adds all lifetimes. If data outlives its iteration, two cycles are placed as one. */
 static void add_lives(struct draft *d) {
-  uint32_t periods = PERIODS_MOST * d->distance <= PERIOD_MOST ? PERIODS_MOST : 1;
+  uint32_t cycles = CYCLES_MOST * d->distance <= CYCLE_MOST ? CYCLES_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
     uint32_t ticks = life(d, d->first + i);
-    if (ticks < periods * d->ticks) d->lives[i] = ticks;
-    if (d->lives[i] >= d->ticks) d->periods = periods;
+    if (ticks < cycles * d->ticks) d->lives[i] = ticks;
+    if (d->lives[i] >= d->ticks) d->cycles = cycles;
   }
 }
 
-static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t period) {
-  const struct record *record = record_of(d->period, d->first + i);
-  uint32_t begin = record->born - record_of(d->period, d->first)->born;
+static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t cycle) {
+  const struct record *record = record_of(d->cycle, d->first + i);
+  uint32_t begin = record->born - record_of(d->cycle, d->first)->born;
   return (struct pool_item){.length_bytes = record->length_bytes,
-                            .begin = period * d->ticks + begin,
+                            .begin = cycle * d->ticks + begin,
                             .ticks = d->lives[i],
-                            .step = (uint32_t)(period * d->distance + i)};
+                            .step = (uint32_t)(cycle * d->distance + i)};
 }
 
 /* Returns whether the request of a live piece comes again. */
 static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
-  return piece->request >= d->first && piece->request < d->period->count &&
+  return piece->request >= d->first && piece->request < d->cycle->count &&
          d->lives[piece->request - d->first] != 0;
 }
 
 static struct pool_item live_item(const struct draft *d,
                                   const struct pool_piece_node *piece) {
-  if (comes_again(d, piece)) /* it belongs to the last period */
-    return item_of(d, piece->request - d->first, d->periods - 1);
-  return (struct pool_item){.ticks = d->periods * d->ticks, .step = POOL_NONE};
+  if (comes_again(d, piece)) /* it belongs to the last cycle */
+    return item_of(d, piece->request - d->first, d->cycles - 1);
+  return (struct pool_item){.ticks = d->cycles * d->ticks, .step = POOL_NONE};
 }
 
 static void add_rooms(struct draft *d) {
@@ -192,15 +192,15 @@ static void add_rooms(struct draft *d) {
   }
 }
 
-static void add_requests(struct draft *d, uint32_t period) {
+static void add_requests(struct draft *d, uint32_t cycle) {
   for (uint64_t i = 0; i < d->distance; i++) {
-    const struct record *record = record_of(d->period, d->first + i);
+    const struct record *record = record_of(d->cycle, d->first + i);
     bool lives = record->ticks == 0;
     if (lives && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
-    d->steps[period * d->distance + i].length_bytes = record->length_bytes;
-    bool kept = lives && d->keeps && period == d->periods - 1;
+    d->steps[cycle * d->distance + i].length_bytes = record->length_bytes;
+    bool kept = lives && d->keeps && cycle == d->cycles - 1;
     if (d->lives[i] == 0 || kept) continue;
-    d->items[d->item_count++] = item_of(d, i, period);
+    d->items[d->item_count++] = item_of(d, i, cycle);
   }
 }
 
@@ -208,16 +208,16 @@ static bool draft_place(struct draft *d) {
   add_lives(d);
   add_rooms(d);
   uint32_t stay = d->item_count;
-  for (uint32_t i = 0; i < d->periods; i++) add_requests(d, i);
+  for (uint32_t i = 0; i < d->cycles; i++) add_requests(d, i);
   if (d->item_count == stay) return false;
-  d->beyond_bytes = pool_place(d->items, d->item_count, stay, d->periods * d->ticks,
+  d->beyond_bytes = pool_place(d->items, d->item_count, stay, d->cycles * d->ticks,
                                d->rooms, d->room_count, LOOKS_MOST);
   return d->beyond_bytes != POOL_NO_ROOM;
 }
 
 /* Adopts the places of the draft. */
 static void draft_use(struct draft *d) {
-  struct pool_period *period = d->period;
+  struct pool_cycle *cycle = d->cycle;
   for (uint32_t i = 0; i < d->item_count; i++) {
     if (d->items[i].step == POOL_NONE) continue;
     struct step *step = &d->steps[d->items[i].step];
@@ -226,29 +226,29 @@ static void draft_use(struct draft *d) {
   }
   for (uint32_t r = 0; r < d->room_count; r++)
     if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
-  period->steps = d->steps;
-  period->step_count = (uint32_t)(d->periods * d->distance);
-  period->next = 0;
-  period->followed = 0;
+  cycle->steps = d->steps;
+  cycle->step_count = (uint32_t)(d->cycles * d->distance);
+  cycle->next = 0;
+  cycle->followed = 0;
   d->steps = NULL;
 }
 
 /* Drafts places for the `distance` requests before the latest one. */
 static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distance,
                      bool keeps) {
-  struct pool_period *period = arena->period;
+  struct pool_cycle *cycle = arena->cycle;
   *d = (struct draft){.arena = arena,
-                      .period = period,
-                      .first = period->count - distance,
+                      .cycle = cycle,
+                      .first = cycle->count - distance,
                       .distance = distance,
                       .keeps = keeps,
-                      .periods = 1,
+                      .cycles = 1,
                       .beyond_bytes = POOL_NO_ROOM};
-  d->ticks = record_of(period, period->count)->born - record_of(period, d->first)->born;
+  d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
   return draft_make(d) && draft_place(d);
 }
 
-/* Places a period. Live pieces that do not keep their place are in the way until they are
+/* Places a cycle. Live pieces that do not keep their place are in the way until they are
  * freed; pieces that keep it may cost segments. */
 static bool set_steps(struct pool_arena *arena, uint64_t distance) {
   struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
@@ -261,22 +261,22 @@ static bool set_steps(struct pool_arena *arena, uint64_t distance) {
   return set;
 }
 
-/* ---- following a period ------------------------------------------------------------- */
+/* ---- following a cycle ------------------------------------------------------------- */
 
 static void drop_steps(struct pool_arena *arena) {
-  struct pool_period *period = arena->period;
-  free(period->steps);
-  period->steps = NULL;
+  struct pool_cycle *cycle = arena->cycle;
+  free(cycle->steps);
+  cycle->steps = NULL;
   for (struct pool_segment *s = arena->segments; s != NULL; s = s->next)
     if (s->kind == POOL_SPARE) pool_segment_is(s, POOL_LARGE);
 }
 
-/* Increases the backoff, unless a whole period came as expected. */
-static void lose_patience(struct pool_period *period) {
-  bool came = period->followed >= period->step_count;
-  period->patience = came ? PERIOD_LEAST : 2 * period->patience;
-  if (period->patience > PERIOD_MOST) period->patience = PERIOD_MOST;
-  period->look_at = period->count + period->patience;
+/* Increases the backoff, unless a whole cycle came as expected. */
+static void raise_backoff(struct pool_cycle *cycle) {
+  bool came = cycle->followed >= cycle->step_count;
+  cycle->backoff = came ? CYCLE_LEAST : 2 * cycle->backoff;
+  if (cycle->backoff > CYCLE_MOST) cycle->backoff = CYCLE_MOST;
+  cycle->look_at = cycle->count + cycle->backoff;
 }
 
 /* Tolerates small differences: frameworks that cache memory may request more or less. */
@@ -289,33 +289,33 @@ static bool is_step(const struct step *step, uint64_t length_bytes) {
 
 /* Returns the step of a request of that length, or NULL. Steps without a place may be
  * left out. */
-static const struct step *next_step(struct pool_period *period, uint64_t length_bytes) {
-  for (uint32_t i = 0; i < period->step_count; i++) {
-    const struct step *step = &period->steps[period->next];
+static const struct step *next_step(struct pool_cycle *cycle, uint64_t length_bytes) {
+  for (uint32_t i = 0; i < cycle->step_count; i++) {
+    const struct step *step = &cycle->steps[cycle->next];
     bool same = is_step(step, length_bytes);
     if (!same && step->segment != NULL) return NULL;
-    period->next = (period->next + 1) % period->step_count;
-    period->followed++;
+    cycle->next = (cycle->next + 1) % cycle->step_count;
+    cycle->followed++;
     if (same) return step;
   }
   return NULL;
 }
 
 static void look(struct pool_arena *arena) {
-  struct pool_period *period = arena->period;
-  if (period->steps != NULL || period->count < period->look_at) return;
-  uint64_t distance = find_distance(period);
+  struct pool_cycle *cycle = arena->cycle;
+  if (cycle->steps != NULL || cycle->count < cycle->look_at) return;
+  uint64_t distance = find_distance(cycle);
   if (distance != 0 && !set_steps(arena, distance))
-    period->look_at = period->count + period->patience;
+    cycle->look_at = cycle->count + cycle->backoff;
 }
 
-static struct pool_period *period_of(struct pool_arena *arena) {
-  if (arena->period != NULL) return arena->period;
-  struct pool_period *period = calloc(1, sizeof *period);
-  if (period == NULL) return NULL;
-  period->look_at = period->patience = PERIOD_LEAST;
-  arena->period = period;
-  return period;
+static struct pool_cycle *cycle_of(struct pool_arena *arena) {
+  if (arena->cycle != NULL) return arena->cycle;
+  struct pool_cycle *cycle = calloc(1, sizeof *cycle);
+  if (cycle == NULL) return NULL;
+  cycle->look_at = cycle->backoff = CYCLE_LEAST;
+  arena->cycle = cycle;
+  return cycle;
 }
 
 /* Rounds a request to whole units. Size classes are only for pieces in bins. */
@@ -323,20 +323,19 @@ static uint64_t exact(uint64_t requested_bytes) {
   return (requested_bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES * POOL_UNIT_BYTES;
 }
 
-struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stream,
-                                         uint64_t requested_bytes, uint64_t *number) {
-  struct pool_period *period = period_of(arena);
+struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t stream,
+                                        uint64_t requested_bytes, uint64_t *number) {
+  struct pool_cycle *cycle = cycle_of(arena);
   uint64_t length_bytes = exact(requested_bytes);
   *number = 0;
-  if (period == NULL) return NULL;
-  *number = ++period->count;
-  *record_of(period, *number) = (struct record){.length_bytes = length_bytes,
-                                                .live_bytes = period->live_bytes,
-                                                .born = period->tick++};
+  if (cycle == NULL) return NULL;
+  *number = ++cycle->count;
+  *record_of(cycle, *number) = (struct record){
+      .length_bytes = length_bytes, .live_bytes = cycle->live_bytes, .born = cycle->tick++};
   look(arena);
-  if (period->steps == NULL) return NULL;
-  const struct step *step = next_step(period, length_bytes);
-  if (step == NULL) pool_period_drop(arena);
+  if (cycle->steps == NULL) return NULL;
+  const struct step *step = next_step(cycle, length_bytes);
+  if (step == NULL) pool_cycle_drop(arena);
   if (step == NULL || step->segment == NULL) return NULL;
   pool_dead_poll(&arena->dead); /* the place may be in quarantine */
   struct pool_piece_node *piece =
@@ -345,44 +344,44 @@ struct pool_piece_node *pool_period_take(struct pool_arena *arena, uint32_t stre
   return pool_take_at(piece, step->offset_bytes, length_bytes, requested_bytes);
 }
 
-void pool_period_serve(struct pool_piece_node *piece, uint64_t number) {
-  struct pool_period *period = piece->segment->arena->period;
-  if (number == 0 || period == NULL) return;
+void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number) {
+  struct pool_cycle *cycle = piece->segment->arena->cycle;
+  if (number == 0 || cycle == NULL) return;
   piece->request = number;
-  period->live_bytes += exact(piece->requested_bytes);
+  cycle->live_bytes += exact(piece->requested_bytes);
 }
 
-void pool_period_free(const struct pool_piece_node *piece) {
-  struct pool_period *period = piece->segment->arena->period;
+void pool_cycle_free(const struct pool_piece_node *piece) {
+  struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (piece->request == 0) return;
-  period->live_bytes -= exact(piece->requested_bytes);
-  if (piece->request + RECORDS <= period->count) return;
-  struct record *record = record_of(period, piece->request);
-  record->ticks = period->tick++ - record->born;
+  cycle->live_bytes -= exact(piece->requested_bytes);
+  if (piece->request + RECORDS <= cycle->count) return;
+  struct record *record = record_of(cycle, piece->request);
+  record->ticks = cycle->tick++ - record->born;
 }
 
-bool pool_period_follows(const struct pool_arena *arena) {
-  return arena->period != NULL && arena->period->steps != NULL;
+bool pool_cycle_follows(const struct pool_arena *arena) {
+  return arena->cycle != NULL && arena->cycle->steps != NULL;
 }
 
-bool pool_period_came(const struct pool_arena *arena) {
-  return pool_period_follows(arena) && arena->period->followed >= EXPECTED;
+bool pool_cycle_came(const struct pool_arena *arena) {
+  return pool_cycle_follows(arena) && arena->cycle->followed >= EXPECTED;
 }
 
-void pool_period_drop(struct pool_arena *arena) {
-  if (!pool_period_follows(arena)) return;
+void pool_cycle_drop(struct pool_arena *arena) {
+  if (!pool_cycle_follows(arena)) return;
   drop_steps(arena);
-  lose_patience(arena->period);
+  raise_backoff(arena->cycle);
 }
 
-void pool_period_pause(struct pool_arena *arena) {
-  pool_period_drop(arena);
-  if (arena->period != NULL) arena->period->since = arena->period->count;
+void pool_cycle_pause(struct pool_arena *arena) {
+  pool_cycle_drop(arena);
+  if (arena->cycle != NULL) arena->cycle->since = arena->cycle->count;
 }
 
-void pool_period_end(struct pool_arena *arena) {
-  if (arena->period == NULL) return;
-  free(arena->period->steps);
-  free(arena->period);
-  arena->period = NULL;
+void pool_cycle_end(struct pool_arena *arena) {
+  if (arena->cycle == NULL) return;
+  free(arena->cycle->steps);
+  free(arena->cycle);
+  arena->cycle = NULL;
 }

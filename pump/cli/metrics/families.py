@@ -81,7 +81,7 @@ OF_THE_CARD = frozenset(("pump_device_total_bytes",))
 Labels = tuple[tuple[str, str], ...]
 
 
-class Figures:
+class Families:
     """Computes the metrics of each poll.
 
     per_job: series for each job instead of sums. keeps: sums of counters never fall.
@@ -90,7 +90,7 @@ class Figures:
     def __init__(self, *, per_job: bool = False, keeps: bool = False) -> None:
         self._per_job = per_job
         self._keeps = keeps and not per_job
-        self._told: dict[str, dict[Labels, float]] = {}
+        self._reported: dict[str, dict[Labels, float]] = {}
         self._kept: dict[str, dict[Labels, float]] = {}
         """Sums of counters over all polls."""
         self._series: Counter[str] = Counter()
@@ -105,12 +105,12 @@ class Figures:
         """The label of each user, by number."""
         self._unnamed = 0
 
-    def families(self, look: live.Look) -> list[Metric]:
+    def collect(self, look: live.Look) -> list[Metric]:
         """Returns the metrics of a poll, each with all its series. Omits metrics without series."""
-        self._told = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
+        self._reported = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
         self._omitted.clear()
         self._series.clear()
-        self._series.update(dict(told)["user"] for kept in self._kept.values() for told in kept)
+        self._series.update(dict(labels)["user"] for kept in self._kept.values() for labels in kept)
         self._identities = look.identities
         me = {"user": str(os.geteuid())}
         self._add("pump_jobs", me, len(look.seen))
@@ -125,11 +125,11 @@ class Figures:
         self._begun = True
         self._registered(look.registered)
         for user, count in self._omitted.items():
-            self._told["pump_series_omitted"][("user", user),] = count
+            self._reported["pump_series_omitted"][("user", user),] = count
         found = []
         for name, kind, meaning in METRICS:
             metric = Metric(name.removesuffix("_total"), meaning, kind)
-            for labels, value in self._told[name].items():
+            for labels, value in self._reported[name].items():
                 metric.add_sample(name, dict(labels), value)
             found += [metric] if metric.samples else []
         return found
@@ -198,16 +198,16 @@ class Figures:
             self._omitted[user] += 1
             return
         key = tuple(one for one in labels.items() if self._per_job or one[0] not in JOB_LABELS)
-        told = self._told[name]
-        if key not in told:
+        reported = self._reported[name]
+        if key not in reported:
             if self._series[user] >= SERIES_MOST:
                 self._omitted[user] += 1
                 return
             self._series[user] += 1
-        before = told.get(key, 0)
-        told[key] = max(before, value) if name in OF_THE_CARD else before + value
+        before = reported.get(key, 0)
+        reported[key] = max(before, value) if name in OF_THE_CARD else before + value
         if self._keeps and name in COUNTERS:
-            self._kept.setdefault(name, {})[key] = told[key]
+            self._kept.setdefault(name, {})[key] = reported[key]
 
     def _has_room_for(self, user: str, gpu: str) -> bool:
         known = self._gpus.setdefault(user, set())

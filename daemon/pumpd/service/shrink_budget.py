@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 
-PATIENCE_S = 10.0
+SHRINK_S = 10.0
 """Longest time that the service waits for a user's jobs to shrink."""
 BACK_SHARE = 0.1
 """Seconds that an account regains per second in which other jobs do not wait for the user."""
@@ -27,7 +27,7 @@ class _Account:
     waits: bool = True
 
 
-class Patience:
+class ShrinkBudget:
     """The accounts by user and GPU."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Patience:
         account = self._accounts.get(gpu, {}).get(user)
         if account is None:
             return self._full(user)
-        return self._spent(account, now) >= PATIENCE_S
+        return self._spent(account, now) >= SHRINK_S
 
     def _full(self, user: int) -> bool:
         return self._count[user] >= GPUS_MOST
@@ -74,5 +74,5 @@ class Patience:
     def _spent(account: _Account, now: float) -> float:
         passed = now - account.looked
         if account.waits:
-            return min(PATIENCE_S, account.spent_s + passed)
+            return min(SHRINK_S, account.spent_s + passed)
         return max(0.0, account.spent_s - passed * BACK_SHARE)
