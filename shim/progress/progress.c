@@ -52,7 +52,8 @@ static uint64_t keys[PUMP_MAX_STREAMS];
 static struct stream {
   CUcontext context;
   uint64_t issued, executed;
-  uint64_t marked; /* newest operation with a marker */
+  uint64_t marked;   /* newest operation with a marker */
+  uint64_t recorded; /* newest executed operation in the recording; never a presumed one */
   /* Hints, written by the issuing thread; two threads on one stream may lose some. */
   uint64_t marked_ns;     /* issue time of the last operation with a marker (event) */
   uint64_t touched_bytes; /* bytes touched since the last marker */
@@ -209,12 +210,18 @@ static void raise_executed(uint32_t index, uint64_t seq) {
   pump_raise(&pump_shm->progress[index].executed_seq, seq);
 }
 
+static bool is_news(const struct stream *stream, uint64_t seq) {
+  return PUMP_LOAD(&stream->executed) < seq ||
+         (PUMP_UNLIKELY(pump_recording) && PUMP_LOAD(&stream->recorded) < seq);
+}
+
 /* Advances without waking anyone. before_ns: a poll had not seen it then; 0: no poll. */
 static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
-  if (PUMP_LOAD(&streams[index].executed) >= seq) return false;
+  if (!is_news(&streams[index], seq)) return false;
   raise_executed(index, seq);
   if (PUMP_UNLIKELY(pump_recording)) {
     uint64_t now_ns = pump_now_ns();
+    pump_raise(&streams[index].recorded, seq);
     pump_moments_add(&moments[index], seq, now_ns);
     pump_upcalls.executed(index, seq, now_ns, before_ns);
   }
@@ -381,7 +388,7 @@ static void advance_context(CUcontext context, uint64_t seq) {
     struct stream *stream = &streams[i];
     if (i != 0 && __atomic_load_n(&stream->context, __ATOMIC_RELAXED) != context) continue;
     uint64_t issued = PUMP_LOAD(&stream->issued);
-    if (issued <= PUMP_LOAD(&stream->executed)) continue;
+    if (!is_news(stream, issued)) continue;
     any |= advance_quietly(i, seq < issued ? seq : issued, 0);
   }
   if (!any) return;
