@@ -103,7 +103,7 @@ static void check_captured(void) {
 
 static uint64_t kept(CUmemPool_attribute attribute) {
   uint64_t bytes = 0;
-  CHECK(pump_pool_figure(DEFAULT_POOL, attribute, &bytes));
+  CHECK(pump_pool_usage(DEFAULT_POOL, attribute, &bytes));
   return bytes;
 }
 

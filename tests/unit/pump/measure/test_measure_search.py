@@ -12,7 +12,7 @@ def searched(least: int, most: int, step: int, last: int) -> tuple[Search, list[
     search, asked = Search(least, most, step), []
     while (number := search.next()) is not None:
         asked.append(number)
-        search.tell(number, number <= last)
+        search.report(number, number <= last)
     return search, asked
 
 
