@@ -248,7 +248,7 @@ class Schedule:
             if op.larger:
                 self.fill_up(op)
                 return False
-            if not self.bring(op, NEVER) or not all(self.write_anew(op) for _ in range(op.anew)):
+            if not self.bring(op, NEVER) or not all(self.take_room(op) for _ in range(op.anew)):
                 return False
             stream = self.device.discard_stream or op.stream
             self.add_room(op.frees, Wait(op.seq, stream))
@@ -297,21 +297,11 @@ class Schedule:
         wait, step_bytes = self.rooms[0].wait, self.rooms[0].step_bytes
         wait = Wait(wait.seq, wait.stream, wait.left_bytes + step_bytes)
         self.rooms[0].wait = wait
-        self.use_up(0)
+        self.rooms[0].blocks -= 1
+        if self.rooms[0].blocks == 0:
+            del self.rooms[0]
         return wait
 
-    def write_anew(self, op: Operation) -> bool:
-        """Takes the newest free memory for a block that is rewritten after its discard; mostly this
-        is the memory of the discarded block. Returns False if there is none."""
-        if not self.rooms:
-            return self.leave(op.seq)
-        self.use_up(-1)
-        return True
-
-    def use_up(self, index: int) -> None:
-        self.rooms[index].blocks -= 1
-        if self.rooms[index].blocks == 0:
-            del self.rooms[index]
 
     # ---- evictions
 

@@ -34,10 +34,6 @@
  * an operation larger than the budget there is no pacing, because its faults take memory,
  * too.
  *
- * A block that is discarded by a visited operation and rewritten later takes the newest
- * free memory. It needs that memory only after its discard, so this is mostly its own
- * memory, and older free memory is left to other blocks.
- *
  * A worker makes many schedules, so for speed the planner handles runs of blocks.
  * Consecutive blocks that the same operation lacks, or needs again, are adjacent in the
  * tables, and the same decision applies to all of them. The result equals the rule
@@ -200,25 +196,12 @@ static uint32_t choose_departures(struct planner *p, int64_t need, uint32_t most
   return gone;
 }
 
-/* Takes blocks from an entry of free memory. Keeps the list's first and last entries
- * nonempty. */
-static inline void use_up(struct planner *p, struct free_memory *memory, uint32_t blocks) {
-  memory->blocks -= blocks;
-  if (memory->blocks > 0) return;
-  while (p->free_taken < p->free_made && p->free[p->free_made - 1].blocks == 0)
-    p->free_made--;
-  while (p->free_taken < p->free_made && p->free[p->free_taken].blocks == 0)
-    p->free_taken++;
-}
-
-/* Takes free memory for up to `most` arrivals of the operation `need` and sets `*awaited`
- * to their conditions. Returns for how many; 0: there is no free memory. */
+/* Takes free memory for up to `most` blocks of the operation `need` and sets `*awaited` to
+ * their conditions. Returns for how many; 0: there is no free memory. */
 static inline uint32_t take_free(struct planner *p, int64_t need, uint32_t most,
                                  struct awaited *awaited) {
   if (p->free_taken == p->free_made) {
-    p->step_bytes = PUMP_BLOCK_BYTES;
     uint32_t gone = choose_departures(p, need, most);
-    p->step_bytes = 0;
     *awaited = (struct awaited){.left_bytes = p->left_bytes};
     return gone;
   }
@@ -226,25 +209,18 @@ static inline uint32_t take_free(struct planner *p, int64_t need, uint32_t most,
   if (memory->blocks < (int64_t)most) most = (uint32_t)memory->blocks;
   memory->awaited.left_bytes += memory->step_bytes * most;
   *awaited = memory->awaited;
-  use_up(p, memory, most);
+  memory->blocks -= most;
+  if (memory->blocks == 0) p->free_taken++;
   return most;
 }
 
-/* Takes memory for blocks that the operation rewrites: the newest free memory, mostly
- * freed by the discard of the same blocks. Returns false if there is not enough. */
-static bool take_newest_free(struct planner *p, const struct op *op, int32_t blocks) {
-  while (blocks > 0) {
-    uint32_t taken = (uint32_t)blocks;
-    if (p->free_taken == p->free_made) {
-      taken = choose_departures(p, (int64_t)op->seq, taken);
-      if (taken == 0) return false;
-    } else {
-      struct free_memory *memory = &p->free[p->free_made - 1];
-      if (memory->blocks < blocks) taken = (uint32_t)memory->blocks;
-      use_up(p, memory, taken);
-    }
-    blocks -= (int32_t)taken;
-  }
+/* Takes free memory for blocks that the operation rewrites after their discard. Returns
+ * false if there is not enough. */
+static bool take_rewritten(struct planner *p, const struct op *op, int32_t blocks) {
+  struct awaited awaited;
+  for (uint32_t taken; blocks > 0; blocks -= (int32_t)taken)
+    if ((taken = take_free(p, (int64_t)op->seq, (uint32_t)blocks, &awaited)) == 0)
+      return false;
   return true;
 }
 
@@ -272,7 +248,12 @@ static inline bool list_arrivals(struct planner *p, struct run run, bool away,
     uint32_t count = slots_left(list, with), granted = run.count;
     if (count > 0 && granted > count) granted = count;
     if (away && count == 0) p->paced = false;
-    if (away && (granted = take_free(p, need, granted, &awaited)) == 0) return false;
+    if (away) {
+      p->step_bytes = PUMP_BLOCK_BYTES;
+      granted = take_free(p, need, granted, &awaited);
+      p->step_bytes = 0;
+      if (granted == 0) return false;
+    }
     if (awaited.after_seq != 0) p->paced = false;
     if (count > granted) count = granted;
     /* A slice waits for operations of a single stream. */
@@ -357,7 +338,7 @@ static bool step(struct planner *p, uint32_t i) {
   if (op->due[DUE_AWAY] + op->due[DUE_MAYBE_EVICTED] > 0 &&
       !bring_missing(p, op, INT64_MAX))
     return false;
-  if (!take_newest_free(p, op, m->window.allocates_blocks[i])) return false;
+  if (!take_rewritten(p, op, m->window.allocates_blocks[i])) return false;
   add_free(p, (struct free_memory){.blocks = m->window.frees_blocks[i],
                                    .awaited = discarded(m, op->seq, op->stream)});
   return true;
