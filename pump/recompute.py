@@ -199,7 +199,7 @@ def _chosen(lost_ns: int, passed_ns: int) -> tuple[bool, str]:
     lost = min(max(lost_ns, 0), passed_ns)
     shortage = lost / max(passed_ns - lost, 1)
     reason = f"the GPU waited {shortage:.2f} s for memory per second of work"
-    return shortage >= SHORTAGE, f"{reason} ({LEARNED} passes)"
+    return shortage >= SHORTAGE, f"{reason}, measured over {LEARNED} passes"
 
 
 # ---- operators -----------------------------------------------------------------------------

@@ -72,7 +72,10 @@ VARIABLES: dict[str, Rows] = {
         ("PUMP_SERVICE", "The socket of the service; none: use no service."),
         ("PUMP_SUMMARY", "Write pump's counters as JSON to this file (%p: the process id)."),
         ("PUMP_BLOCK_EVENTS", "0: ignore the block events that PyTorch reports."),
-        ("PUMP_VIRTUAL_KERNELS", "Libraries of host functions for the virtual GPU's kernels."),
+        (
+            "PUMP_VIRTUAL_KERNELS",
+            "Libraries with host functions for the virtual GPU's kernels: paths.",
+        ),
     ),
     "pump": (("PUMP_SERVICE", "The socket of the service; none: use no service."),),
     "pumpd": (("XDG_RUNTIME_DIR", "The folder of the socket of a user's own service."),),

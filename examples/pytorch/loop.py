@@ -54,9 +54,9 @@ class Reads:
         self.spans: list[tuple[int, int]] = []
         for module in model.modules():
             if isinstance(module, nn.Linear):
-                module.register_forward_pre_hook(self._note)
+                module.register_forward_pre_hook(self._note_weight_span)
 
-    def _note(self, module: nn.Linear, _inputs: Any) -> None:
+    def _note_weight_span(self, module: nn.Linear, _inputs: Any) -> None:
         self.spans.append((module.weight.data_ptr(), module.weight.nbytes))
 
 

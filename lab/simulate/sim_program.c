@@ -240,7 +240,9 @@ static void end_wait(struct pump_sim *sim) {
   sim->program_ns = sim->now_ns;
 }
 
-static bool may_go_on(struct pump_sim *sim) {
+/* Ends the program's wait if it is over. Returns whether the program may take its next
+ * step. */
+static bool end_wait_if_over(struct pump_sim *sim) {
   if (sim->waits == SIM_RUNS) return sim->program_ns <= sim->now_ns;
   if (sim->waits == SIM_RETRIES || sim->waits == SIM_LOCKED) {
     if (sim->program_ns > sim->now_ns) return false;
@@ -268,7 +270,7 @@ static void map_memory(struct pump_sim *sim) {
 
 void sim_program_go(struct pump_sim *sim) {
   if (sim->map_ns <= sim->now_ns && sim->waits != SIM_ENDED) map_memory(sim);
-  while (sim->waits != SIM_ENDED && sim->failure == 0 && may_go_on(sim)) {
+  while (sim->waits != SIM_ENDED && sim->failure == 0 && end_wait_if_over(sim)) {
     if (sim->step == sim->program.step_count) {
       sim->waits = SIM_ENDED;
       return;

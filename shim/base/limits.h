@@ -44,7 +44,7 @@
 #define PUMP_MARKERS_GROWTH 64
 /* Free markers kept for a running program: one full launch queue. */
 #define PUMP_MARKERS_AHEAD 1024
-#define PUMP_MARKERS_FIRST 128 /* created for a context before its first record */
+#define PUMP_MARKERS_FIRST 128 /* markers that a context has before its first record */
 
 /* ---- sleeps of pump's own threads ------------------------------------------------ */
 

@@ -201,7 +201,7 @@ static const char *hooked_in(const char *name) {
   return info.dli_fname;
 }
 
-void pump_say_hooks_after_us(void) {
+void pump_warn_of_uncalled_hooks(void) {
   const char *library = NULL, *function = NULL;
   size_t count = 0;
   char *pending = pump_dl_begin();

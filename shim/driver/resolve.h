@@ -29,7 +29,7 @@ bool pump_driver_has(const void *wrapper);
 
 /* Warns about a library whose driver hooks are never called, because it comes after pump
  * in the loader's order. Call once the driver is resolved, with no lock held. */
-void pump_say_hooks_after_us(void);
+void pump_warn_of_uncalled_hooks(void);
 
 /* Returns whether `address` is a function of the driver that filled pump_real. Fills
  * pump_real if no driver has yet. */

@@ -28,7 +28,7 @@
 
 struct pump_adapt_bounds {
   uint32_t threads_min, threads_max;
-  uint32_t threads_first; /* initial number, before any measurement */
+  uint32_t threads_first; /* number of threads before any measurement */
   uint64_t flight_bytes;  /* bound on bytes in the driver, of all threads together */
 };
 

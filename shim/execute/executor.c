@@ -268,7 +268,7 @@ static void finish_oldest(struct mover *mover) {
   pump_flight_release(mover->direction, (uint32_t)lane->job.command.length_bytes);
   mover->oldest = (mover->oldest + 1) % mover->lane_count;
   mover->in_flight--;
-  bool moved = note(mover, result, "waiting for a prefetch");
+  bool moved = note(mover, result, "waiting for a transfer's end");
   if (moved) adapt(mover, &lane->job, now_ns);
   report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
   note_free(mover);

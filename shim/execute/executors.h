@@ -44,8 +44,8 @@ struct pump_direction {
 };
 
 /* Executors of one device. `state`, `full`, `epoch` and `context` change only under the
- * lock of device_executors.c; the threads read them. `epoch`: a thread ends
- * when it differs from the value at the thread's start. */
+ * lock of device_executors.c; the threads read them. A thread ends when `epoch` differs
+ * from the value at the thread's start. */
 struct pump_device_executors {
   uint32_t device;
   uint32_t state;      /* PUMP_EXECUTORS_* */
@@ -59,7 +59,8 @@ struct pump_device_executors {
   CUcontext context;   /* context of the program in which the executors work */
   /* Contexts created for out-threads, by thread number. They are reused after a restart. */
   CUcontext own[PUMP_OUT_THREADS_MOST];
-  struct pump_own_context own_context; /* state of the first in-thread's controller */
+  struct pump_own_context own_context; /* when out-threads get contexts of their own; used
+                                          only by the first in-thread */
   uint32_t own_contexts_now;           /* 1: out-threads work in contexts of their own */
   struct pump_direction directions[PUMP_DIRECTIONS];
 };

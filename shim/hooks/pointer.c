@@ -5,10 +5,10 @@ static bool outside(CUdeviceptr address, const struct pump_pointer *hit) {
   return address - hit->base >= hit->requested_bytes;
 }
 
-/* Returns whether the driver's answer about `*address` must be corrected. Replaces an
- * address outside the requested memory by the address of a shim variable, which the
- * driver does not know. */
-static bool corrected(CUdeviceptr *address, struct pump_pointer *hit) {
+/* Returns whether the driver's answer about `*address` must be answer_needs_correction.
+ * Replaces an address outside the requested memory by the address of a shim variable, which
+ * the driver does not know. */
+static bool answer_needs_correction(CUdeviceptr *address, struct pump_pointer *hit) {
   static const char unknown;
   if (pump_inert() || !pump_pointer_corrected(*address, hit)) return false;
   if (!outside(*address, hit)) return true;
@@ -19,7 +19,7 @@ static bool corrected(CUdeviceptr *address, struct pump_pointer *hit) {
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                CUdeviceptr address) {
   struct pump_pointer hit;
-  bool correct = corrected(&address, &hit);
+  bool correct = answer_needs_correction(&address, &hit);
   CUresult result = pump_real.cuPointerGetAttribute(data, attribute, address);
   if (result != CUDA_SUCCESS || !correct) return result;
   pump_pointer_correct(attribute, data, &hit);
@@ -29,7 +29,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
                                 void **data, CUdeviceptr address) {
   struct pump_pointer hit;
-  bool correct = corrected(&address, &hit);
+  bool correct = answer_needs_correction(&address, &hit);
   CUresult result = pump_real.cuPointerGetAttributes(count, attributes, data, address);
   if (result != CUDA_SUCCESS || attributes == NULL || data == NULL || !correct)
     return result;

@@ -422,7 +422,7 @@ struct pump_shim_counters {
   uint64_t graph_launches;
   uint64_t graph_operations;  /* operations of graph launches */
   uint64_t graphs_unknown;    /* graph launches with operations that are not known */
-  uint64_t discarded_bytes;   /* dead memory of the pool */
+  uint64_t discarded_bytes;   /* dead memory of the pool that was discarded */
   uint64_t block_events;      /* reports of the program's allocator */
   uint64_t block_dead_bytes;  /* whole blocks in DEAD events, counted at each free */
   uint64_t scheduled_bytes;   /* part of the moved bytes: by entries of schedules */

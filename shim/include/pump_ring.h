@@ -252,7 +252,7 @@ static inline void pump_command_finish(struct pump_command *slot, uint32_t resul
 _Static_assert((PUMP_PREDICTIONS & (PUMP_PREDICTIONS - 1)) == 0, "masked");
 _Static_assert((PUMP_SCHEDULE_TICKETS & (PUMP_SCHEDULE_TICKETS - 1)) == 0, "masked");
 
-static inline uint32_t pump_schedule_taken(uint64_t turn, uint32_t direction) {
+static inline uint32_t pump_schedule_taken_count(uint64_t turn, uint32_t direction) {
   return (uint32_t)(turn >> (16 * direction)) & 0xffff;
 }
 
@@ -263,7 +263,7 @@ static inline bool pump_schedule_peek(struct pump_shm *shm, uint32_t device,
                                       uint64_t *turn) {
   struct pump_schedule *schedule = &shm->schedules[device];
   *turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
-  uint32_t at = pump_schedule_taken(*turn, direction);
+  uint32_t at = pump_schedule_taken_count(*turn, direction);
   if (*turn >> 32 == 0 || at >= PUMP_SCHEDULE_ENTRIES ||
       at >= PUMP_LOAD(&schedule->count[direction]))
     return false;

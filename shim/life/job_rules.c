@@ -76,7 +76,8 @@ static const char *take_pattern(struct reading *r, bool matches) {
   return r->steps == 0 ? "its patterns take too long to match" : NULL;
 }
 
-static const char *take_line(struct reading *r, const char *line) {
+/* Parses a line. Returns NULL, or why the line is invalid. */
+static const char *parse_line(struct reading *r, const char *line) {
   const char *rest;
   if ((rest = behind(line, "rule")) != NULL) {
     const char *why = close_rule(r);
@@ -126,7 +127,7 @@ enum pump_job_answer pump_job_rules_find(char *text, size_t length,
       if (*why != NULL) return PUMP_JOB_BROKEN;
       return r.any ? PUMP_JOB_MATCH : PUMP_JOB_NONE;
     }
-    if ((*why = take_line(&r, line)) != NULL) return PUMP_JOB_BROKEN;
+    if ((*why = parse_line(&r, line)) != NULL) return PUMP_JOB_BROKEN;
   }
   *why = first ? "no compiled rules of this version" : "its end is missing";
   return PUMP_JOB_BROKEN;

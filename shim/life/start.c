@@ -131,7 +131,7 @@ CUresult cuInit(unsigned int flags) {
   if (!started && pump_jobs_serve()) start();
   begins &= started;
   pthread_mutex_unlock(&start_lock);
-  if (begins) pump_say_hooks_after_us();
+  if (begins) pump_warn_of_uncalled_hooks();
   pump_leave();
   errno = saved;
   return result;

@@ -267,7 +267,7 @@ static enum end activate_pumpd(void) {
 
 /* ---- one connection ----------------------------------------------------------- */
 
-static enum end join_worker(void) {
+static enum end attach_to_worker(void) {
   bool asks = link_state.activator[0] != '\0' &&
               (link_state.path[0] == '\0' || PUMP_LOAD(&link_state.unheard) != 0);
   enum end end = asks ? activate_pumpd() : NOT_ENDED;
@@ -440,7 +440,7 @@ static void *link_thread(void *nothing) {
   while (!stopped() && alone) pause_before_retry(PUMP_LINK_POLL_NS);
   while (!stopped()) {
     uint64_t begin_ns = pump_now_ns();
-    enum end end = join_worker();
+    enum end end = attach_to_worker();
     uint64_t waited_ns = backoff_ns + (pump_now_ns() - begin_ns);
     uint64_t pause_ns = end == WRONG_VERSION ? PUMP_BACKOFF_VERSION_NS : backoff_ns;
     if (end == WORKER_GONE) {

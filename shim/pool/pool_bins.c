@@ -82,6 +82,6 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
   struct pool_piece_node *own =
       hot ? hot_find(bins, kind, length_bytes) : bin_find(bins, kind, length_bytes);
   if (own == NULL || clean == NULL) return own == NULL ? clean : own;
-  if (hot) return own; /* it needs no more GPU memory */
+  if (hot) return own; /* it is on the GPU; a clean piece may not be */
   return clean->length_bytes < own->length_bytes ? clean : own;
 }

@@ -46,7 +46,7 @@ struct pool_cycle {
   uint64_t since;      /* no request after this number is missing */
   uint64_t live_bytes; /* total length of the requests that are not freed */
   uint64_t look_at;    /* number of the request that starts the next search */
-  uint64_t backoff;    /* backoff: requests until the next search */
+  uint64_t backoff;    /* requests until the next search */
   uint32_t tick;       /* counts requests and frees */
   struct step *steps;  /* NULL: no cycle is known */
   uint32_t step_count, next;

@@ -180,7 +180,7 @@ void pump_pool_dead_leave(CUcontext context) {
   pthread_mutex_unlock(&pool_lock);
 }
 
-/* ---- repopulation: the thread that allocates --------------------------------------- */
+/* ---- repopulation, by the thread that allocates ------------------------------------ */
 
 /* Makes the stream and the events for repopulation. Objects made before a failure stay
  * with the context. Requires the lock. */

@@ -164,8 +164,9 @@ struct bid {
   uint64_t cost;
 };
 
-static void offer(struct placing *p, const struct pool_item *item, uint32_t room,
-                  uint32_t others, uint64_t offset_bytes, struct bid *best) {
+static void keep_cheaper_place(struct placing *p, const struct pool_item *item,
+                               uint32_t room, uint32_t others, uint64_t offset_bytes,
+                               struct bid *best) {
   uint64_t end_bytes = offset_bytes + item->length_bytes;
   if (end_bytes > p->rooms[room].length_bytes) return;
   uint64_t sum = cost(p, others, offset_bytes, end_bytes, best->cost);
@@ -204,10 +205,10 @@ static struct gap displace(struct placing *p, const struct pool_item *item) {
     if (room->left_out || room->length_bytes < item->length_bytes) continue;
     if (chance_below(p, ROOMS_OF_CHANCE) != 0) continue;
     uint32_t others = note_others(p, item, r);
-    offer(p, item, r, others, 0, &best);
-    offer(p, item, r, others, room->length_bytes - item->length_bytes, &best);
+    keep_cheaper_place(p, item, r, others, 0, &best);
+    keep_cheaper_place(p, item, r, others, room->length_bytes - item->length_bytes, &best);
     for (uint32_t i = 0; i < others; i++)
-      offer(p, item, r, others, p->others[i].end_bytes, &best);
+      keep_cheaper_place(p, item, r, others, p->others[i].end_bytes, &best);
   }
   if (best.gap.room != POOL_NONE) clear(p, item, &best.gap);
   return best.gap;

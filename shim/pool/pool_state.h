@@ -77,7 +77,7 @@ struct pool_segment {
 
 struct pool_event {
   CUevent event;
-  uint64_t order; /* newest free that it covers */
+  uint64_t order; /* number of the stream's newest free before the event */
 };
 
 struct pool_stream {

@@ -63,7 +63,7 @@ static uint32_t *word_of(uint32_t context_index) {
 
 /* ---- the thread that opens gates --------------------------------------------------- */
 
-static void write_words(uint32_t device) {
+static void publish_opened_gates(uint32_t device) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)
     if (PUMP_LOAD_ACQUIRE(&words[i].epoch) != 0 && PUMP_LOAD(&words[i].device) == device)
       __atomic_store_n(word_of(i), (uint32_t)all[device].opened, __ATOMIC_RELEASE);
@@ -101,7 +101,7 @@ static bool poll_gates(uint32_t device, uint64_t now_ns) {
     uint64_t open = may_open(device, made, now_ns);
     if (open > gates->opened) gates->opened = open;
   }
-  write_words(device);
+  publish_opened_gates(device);
   if (gates->opened < made) return true;
   gates->shut_ns = 0;
   return false;

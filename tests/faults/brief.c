@@ -4,7 +4,7 @@
  * runs for BRIEF_MS milliseconds and uses its memory at least twice. With BRIEF_UNTIL it
  * also runs until this file exists. With BRIEF_THREADS it ends as soon as this file
  * exists, after writing the names of its threads into it. At the end the job checks that
- * its descriptors are unchanged, except for numbers from 900, which the shim uses.
+ * its descriptors_checksum are unchanged, except for numbers from 900, which the shim uses.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,8 +22,9 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* Returns the sum of the squared numbers, which differs for most sets of descriptors. */
-static unsigned long descriptors(void) {
+/* Returns the sum of the squared numbers, which differs for most sets of
+ * descriptors_checksum. */
+static unsigned long descriptors_checksum(void) {
   unsigned long sum = 0;
   DIR *folder = opendir("/proc/self/fd");
   CHECK(folder != NULL);
@@ -59,7 +60,7 @@ static void brief(void) {
   CUmodule module;
   const char *wanted = getenv("BRIEF_MS"), *file = getenv("BRIEF_UNTIL");
   double until_ms = now_ms() + (wanted != NULL ? atof(wanted) : 0);
-  unsigned long before = descriptors();
+  unsigned long before = descriptors_checksum();
   getpriority(PRIO_PROCESS, 0); /* inject.c starts counting here */
   CUcontext context;
   MUST(cu.Init(0));
@@ -76,13 +77,13 @@ static void brief(void) {
     MUST(cu.StreamSynchronize(NULL));
   }
   set_check(set);
-  unsigned long after = descriptors();
+  unsigned long after = descriptors_checksum();
   for (int i = 0; after != before && i < 100;
        i++) { /* wait for a descriptor that the shim is moving now */
     usleep(10000);
-    after = descriptors();
+    after = descriptors_checksum();
   }
-  if (after != before) FAIL("descriptors: %lu before, %lu after", before, after);
+  if (after != before) FAIL("descriptors_checksum: %lu before, %lu after", before, after);
 }
 
 int main(int count, char **words) {

@@ -65,7 +65,7 @@ class Served:
         eventually(lambda: answers(str(self.socket)), "the service to listen")
         self.process = psutil.Process(self.injector.process.pid).children()[0]
         self.visit()
-        eventually(self.comes_to_nothing, "the visitor's end")
+        eventually(self.comes_to_nothing, "the service to forget the visitor's job")
         time.sleep(0.1)
         self.descriptors = self.process.num_fds()
 

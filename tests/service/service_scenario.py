@@ -181,14 +181,14 @@ class Scenario:
         try:
             with mock.patch.object(time, "time", lambda: self.world.wall + self.world.time):
                 while self.world.time < end:
-                    self._serve_once()
+                    self._serve_until_killed()
         except Exception as error:
             trace = "\n".join(self.world.trace)
             raise AssertionError(
                 f"seed {self.seed}, {self.world.time - 1000:.3f} s: {error}\n{trace}"
             ) from error
 
-    def _serve_once(self) -> None:
+    def _serve_until_killed(self) -> None:
         listener = self.world.listener = Listener(self.world)
         self.service = made(self, listener)
         self.up_since = self.world.time
@@ -236,7 +236,7 @@ class Scenario:
                 self._away.pop(job, None)
             else:
                 away = now - max(self._away.setdefault(job, now), self.up_since)
-                assert away <= REJOIN_S, f"{job!r} is kept out for {away:.1f} s"
+                assert away <= REJOIN_S, f"{job!r} could not rejoin for {away:.1f} s"
 
     def hostile_persons(self) -> set[int]:
         return {one.person for one in self.liars}

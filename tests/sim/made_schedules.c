@@ -86,8 +86,8 @@ static int64_t list_entries(const struct schedule_lists *made) {
   return found;
 }
 
-static void hand(struct pump_model *m, uint32_t index, uint64_t until_seq,
-                 const struct schedule_lists *made) {
+static void pass_to_test(struct pump_model *m, uint32_t index, uint64_t until_seq,
+                         const struct schedule_lists *made) {
   const struct device *device = &m->devices[index];
   const struct window *w = &m->window;
   int64_t op_count = 0, use_count = 0, idle_count = 0;
@@ -154,7 +154,7 @@ static void hand_varied(struct pump_model *m, uint32_t device, uint64_t until_se
   if (variant > 1) m->streams.discard_stream = 0; /* the operation's own */
   lengthen(m, -PARTIAL_BYTES * (variant & 1));
   __real_schedule_make(m, device, until_seq, &made);
-  hand(m, device, until_seq, &made);
+  pass_to_test(m, device, until_seq, &made);
   lengthen(m, PARTIAL_BYTES * (variant & 1));
   m->streams.discard_stream = discard_stream;
   *budget = right;

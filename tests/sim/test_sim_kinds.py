@@ -44,7 +44,7 @@ def test_it_is_never_slower_than_the_window_and_knows_what_comes(
     assert sum(planned) <= sum(window) / 0.98
     steady = sum(window[STEADY:]) / sum(planned[STEADY:])
     assert steady >= 0.98
-    if queue < 100:  # a third of a step
+    if queue < 100:  # the launch queue holds less than a step
         assert steady >= 1.015, "what the window does not see is worth so much"
     assert all(mine <= 1.05 * theirs for mine, theirs in zip(planned, demand, strict=True))
     assert learned.predicted is not None

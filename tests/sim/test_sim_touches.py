@@ -30,7 +30,9 @@ def test_beside_a_use_a_block_keeps_what_it_holds() -> None:
     use = 0, HALF, BLOCK_BYTES, form.OVERWRITE
     assert found([use]) == [Touch((), (0, 1), ())]
     to_the_end = 0, HALF, 2 * BLOCK_BYTES, form.OVERWRITE
-    assert found([to_the_end]) == [Touch((), (0,), (1, 2))], "behind it only padding follows"
+    assert found([to_the_end]) == [Touch((), (0,), (1, 2))], (
+        "the last block has only padding after the use"
+    )
 
 
 @pytest.mark.parametrize("access", [form.READ, form.WRITE])

@@ -70,7 +70,7 @@ class RowMaker:
                 sizes = (*record.grid, *record.block, record.parameter_bytes, 0)
                 self._payload(row, struct.pack("<8I", *sizes) + record.data)
             case _:
-                raise AssertionError(f"the ring carries no {record!r}")
+                raise AssertionError(f"the event ring has no row for {record!r}")
         self.rows.append(row)
         self.uses += uses
         self.counts.append(len(uses))

@@ -224,7 +224,7 @@ def test_what_three_users_put_in_place_of_a_recording_neither_leads_it_away_nor_
 ) -> None:
     with planting(shared, ["run", "page", "run.part-01234567"], PAGE.encode()):
         done = as_user(ALICE, records, shared)
-    assert shared.sticky or {"run", "page"} <= set(done), "now and then it is written"
+    assert shared.sticky or {"run", "page"} <= set(done), "no attempt wrote both files"
 
 
 def opens_beneath(shared: Shared) -> int:

@@ -59,7 +59,7 @@ def all_are_answered(service: Service, *, users: tuple[int, ...] = (ALICE, 0)) -
 
 
 def questions(path: str) -> int:
-    """Sends queries over ten connections; returns the number of rounds with answers."""
+    """Sends queries over ten connections in turn; returns 10. Raises if one gets no answer."""
     for _ in range(10):
         with ServiceClient(path) as client:
             client.state()
@@ -178,7 +178,7 @@ def reports_what_cannot_be(say: Say, service: Service) -> None:
     for turn in range(1_000_000):
         for wrong in reports_out_of_bounds():
             with contextlib.suppress(FrameError, OSError):  # later rounds connect too often
-                assert is_disconnected(Played(service), wrong), wrong
+                assert is_closed_after(Played(service), wrong), wrong
             for job in absurd:
                 job.turn()
         if turn == 0:
@@ -204,7 +204,7 @@ def reports_out_of_bounds() -> Iterator[wire.Report]:
     yield replace(report, gpus=tuple(replace(sound, gpu=gpu) for gpu in new_gpus(wire.GPUS + 1)))
 
 
-def is_disconnected(job: Played, report: wire.Report) -> bool:
+def is_closed_after(job: Played, report: wire.Report) -> bool:
     """Returns whether the service closes the connection after this report instead of answering."""
     with closing(job), contextlib.suppress(OSError):
         job.say(report)

@@ -118,7 +118,7 @@ def test_jobs_of_three_users_that_die_or_are_stopped_leave_no_lease(service: Ser
 # ---- identity ----
 
 
-def is_process_one(say: Say, service: Service, user: int) -> None:
+def play_jobs_as_process_one(say: Say, service: Service, user: int) -> None:
     """Plays a job that is process 1 in its own PID namespace; each of its jobs reports pid 1."""
     unshare(CLONE_NEWPID)
     if os.fork() == 0:
@@ -136,7 +136,9 @@ def test_three_jobs_that_are_all_process_1_are_known_by_their_processes_here(
     service: Service,
 ) -> None:
     with contextlib.ExitStack() as stack:
-        outer = [stack.enter_context(User(0, is_process_one, service, u)) for u in ATTACKERS]
+        outer = [
+            stack.enter_context(User(0, play_jobs_as_process_one, service, u)) for u in ATTACKERS
+        ]
         try:
             assert [one.hear() for one in outer] == [1] * len(ATTACKERS), "as they see themselves"
         except AssertionError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from service_client import Played, Service
 from supervisor_client import eventually
-from test_users_of_a_service import all_are_answered, is_disconnected, service
+from test_users_of_a_service import all_are_answered, is_closed_after, service
 from users import ATTACKERS, Say, User, as_user, needs_root, plays
 
 from pump.service import JobState, ServiceClient
@@ -36,7 +36,7 @@ def baits(say: Say, service: Service, trap: str) -> None:
             socket.send_fds(job.socket, [wire.encode(wire.Beat())], [one.fileno()] * DESCRIPTORS)
             job.turn()
     out_of_bounds = wire.Report(0, -1, 0, 0, ())
-    assert is_disconnected(Played(service, name=PWN), out_of_bounds), "which is logged"
+    assert is_closed_after(Played(service, name=PWN), out_of_bounds), "which is logged"
     for name in EVIL:
         with pytest.raises((OSError, AssertionError)):  # the service closes the connection
             Played(service, name=name)

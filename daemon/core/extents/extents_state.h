@@ -162,7 +162,7 @@ struct extents_formula {
 
 /* Knowledge about an argument of a function, over all shapes. */
 struct extents_template {
-  uint32_t seen; /* examined launches with a pointer here */
+  uint32_t seen; /* examined launches in which this argument held a pointer */
   uint32_t confirmed;
   uint32_t shapes; /* bits of the shapes that confirmed any formula */
   uint32_t reserved;

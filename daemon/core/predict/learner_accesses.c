@@ -4,7 +4,7 @@
  * Keys contain no addresses, because these may change each iteration. So a program of one
  * kernel that sweeps over many buffers seems to repeat with each operation. The learner
  * then predicts the previous operation's buffer, at best as a tensor that moves with each
- * operation. A match with a short period that keeps failing in this direction is wrong. The
+ * operation. A match with a short period that keeps failing in this way is wrong. The
  * learner then searches for the program's real position: the newest one where the same
  * operations reached the same addresses. If there is none, as in noise, the learner waits
  * before the next search, twice as long each time.

@@ -48,9 +48,8 @@ struct planner {
   uint32_t free_taken, free_made;
   uint64_t left_bytes;  /* the device's left_bytes once all departures have left */
   uint64_t ended_bytes; /* the device's ended_bytes once all arrivals have ended */
-  uint64_t
-      step_bytes;  /* size of the arrival that takes the memory of each departing block */
-  int64_t horizon; /* first operation that uses a departed block */
+  uint64_t step_bytes;  /* size of the arrival that gets a departing block's memory */
+  int64_t horizon;      /* first operation that uses a departed block */
   struct releasable releasable[OPS];
   uint32_t releasable_count;
   int64_t at, ran; /* current position; first one that does not count as executed */

@@ -76,7 +76,7 @@ static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t dev
                   uint32_t direction, uint64_t turn) {
   struct schedule *schedule = &m->schedules.all[device];
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
-  uint32_t taken = pump_schedule_taken(turn, direction);
+  uint32_t taken = pump_schedule_taken_count(turn, direction);
   if (turn >> 32 != schedule->version || taken > schedule->count[direction])
     return; /* another schedule's turn */
   for (; schedule->taken[direction] < taken; schedule->taken[direction]++) {

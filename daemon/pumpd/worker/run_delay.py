@@ -63,7 +63,7 @@ class Issuers:
         """Reads again how long these threads have waited. Leaves out unreadable values."""
         for thread in filter(None, threads if self._pid else ()):
             with contextlib.suppress(OSError, ValueError):
-                _, delay_ns = _times(f"/proc/{self._pid}/task/{thread}/schedstat")
+                _, delay_ns = _run_and_delay_ns(f"/proc/{self._pid}/task/{thread}/schedstat")
                 self.waited_ns += max(0, delay_ns - self._seen.get(thread, delay_ns))
                 self._seen[thread] = delay_ns
         if self._seen:
@@ -129,12 +129,12 @@ class RunDelay:
         for thread in self._live.values():
             _add(sums[thread.group], thread.ran_ns, thread.delay_ns)
         with contextlib.suppress(OSError, ValueError):
-            _add(sums[form.THREADS_WORKER], *_times(self._own))
+            _add(sums[form.THREADS_WORKER], *_run_and_delay_ns(self._own))
         return sums
 
     def _read(self, name: str) -> None:
         folder = f"{self._tasks}/{name}"
-        ran_ns, delay_ns = _times(f"{folder}/schedstat")
+        ran_ns, delay_ns = _run_and_delay_ns(f"{folder}/schedstat")
         thread = self._live.get(name)
         if thread is None or ran_ns < thread.ran_ns:  # or another thread has its ID now
             if thread is not None:
@@ -155,7 +155,7 @@ def _add(to: list[int], ran_ns: int, delay_ns: int) -> None:
     to[1] += delay_ns
 
 
-def _times(path: str) -> tuple[int, int]:
+def _run_and_delay_ns(path: str) -> tuple[int, int]:
     """Returns run time and run delay of a thread. Raises OSError if the thread has ended,
     ValueError if the kernel uses another format."""
     ran_ns, delay_ns, *_ = _text(path).split()

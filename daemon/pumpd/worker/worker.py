@@ -421,12 +421,12 @@ class Worker:
 
 
 def _capacity_bytes(record: Any) -> int:
-    """Returns the bytes of the GPU that this client's blocks may take.
+    """Returns how much GPU memory can hold this client's blocks (bytes): what was free at its
+    start, or the whole GPU if the budget is larger.
 
-    This is the memory that was free at the client's start, or all of the GPU if the budget is
-    larger; then several jobs share it. To make room, the driver evicts the memory of any process
-    that migrated longest ago. Pump does not know which of this client's blocks were evicted: they
-    count as resident until faults show otherwise.
+    In the second case several jobs share the GPU. To make room, the driver evicts the memory of any
+    process that migrated longest ago. Pump does not know which of this client's blocks were
+    evicted: they count as resident until faults show otherwise.
     """
     free = int(record.free_at_start_bytes)
     return free if record.budget_bytes <= free else int(record.total_bytes)

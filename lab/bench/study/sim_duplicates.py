@@ -223,7 +223,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def compared(program: Program, machine: Machine, policy: str) -> tuple[Outcome, Outcome]:
+def run_without_and_with_duplicates(
+    program: Program, machine: Machine, policy: str
+) -> tuple[Outcome, Outcome]:
     """Runs the program without duplicates and with them."""
     from study import studied_policies
 
@@ -291,7 +293,7 @@ def compared_row(
     *,
     change: str = "",
 ) -> Row:
-    outcomes = compared(program, machine, policy)
+    outcomes = run_without_and_with_duplicates(program, machine, policy)
     without, duplicating = map(figures, outcomes)
     return Row(
         f"sim.duplicates.{program.name}.{policy}{change}",
@@ -320,7 +322,7 @@ def marginal(found: list[TensorTrace], profile: Profile) -> Iterator[Row]:
             for trace in found:
                 program = tensors.program(trace, "caching", 6, discard=True)
                 machine = Machine(profile, int(program.peak_bytes / ratio))
-                outcomes = compared(program, machine, policy)
+                outcomes = run_without_and_with_duplicates(program, machine, policy)
                 without, duplicating = map(figures, outcomes)
                 times[trace.name] = duplicating["seconds"] / without["seconds"]
                 clean[trace.name] = duplicating["clean"]

@@ -183,7 +183,7 @@ def constants_of(report: Mapping[str, Any], base: Profile, name: str) -> dict[st
 
 
 def _not_transferable(report: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns constants that only hold for the report's runtime, each with the reason.
+    """Returns the constants that hold only in the report's container runtime, with the reasons.
 
     Raises ReportError for a report from gVisor that does not list them.
     """

@@ -244,7 +244,7 @@ class Gpu(NamedTuple):
     clients: int
 
 
-def gpus(look: Look) -> list[Gpu]:
+def gpus_in_use(look: Look) -> list[Gpu]:
     """Returns the GPUs that the jobs use, sorted by number."""
     by_uuid: dict[str, list[DeviceState]] = {}
     for device in devices_of(client for seen in look.seen for client in seen.clients):
@@ -331,7 +331,7 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
         client = {**jobs.client_json(row.client), "rates": row.rates._asdict()}
         by_job.setdefault(row.seen.job.socket, []).append(client)
     return {
-        "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus(look)],
+        "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus_in_use(look)],
         "cards": [_with_uuid(card._asdict()) for card in look.cards],
         "jobs": [
             {

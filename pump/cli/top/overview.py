@@ -113,7 +113,7 @@ def _moves(shown: Page) -> list[Text]:
 def _gpus(shown: Page, *, brief: bool) -> list[Text]:
     look, width = shown.look, shown.width
     cards = {card.uuid: card for card in look.cards}
-    used = live.gpus(look)
+    used = live.gpus_in_use(look)
     found = [gpu_lines(gpu, cards.get(gpu.uuid), width, brief=brief) for gpu in used]
     idle = [card for uuid, card in cards.items() if uuid not in {gpu.uuid for gpu in used}]
     lines = [one for lines in found for one in lines] + [_idle(card, look) for card in idle]

@@ -74,7 +74,7 @@ def quiet_slice_mib(report: Mapping[str, Json]) -> float | None:
     return SLICES_MIB.get(key)
 
 
-def free_lanes(report: Mapping[str, Json]) -> float | None:
+def most_lanes_without_delay(report: Mapping[str, Json]) -> float | None:
     """Returns how many lanes of another priority delay no kernel at 32 queues; None: any number."""
     answers = report["questions"]["lanes"]["result"]["connections_32"]
     stuck = [
@@ -104,7 +104,8 @@ LIMITS = "shim/base/limits.h"
 CODED = (
     Coded("SLICE_BLOCKS_MOST", "pump/model/bounds.py", r"^SLICE_BLOCKS_MOST = (\d+)$", "MiB",
           "felt_by_others", quiet_slice_mib, 2.0),
-    Coded("PUMP_IN_LANES", LIMITS, r"^#define PUMP_IN_LANES (\d+)$", "lanes", "lanes", free_lanes),
+    Coded("PUMP_IN_LANES", LIMITS, r"^#define PUMP_IN_LANES (\d+)$", "lanes", "lanes",
+          most_lanes_without_delay),
     Coded("PUMP_IN_THREADS_MOST", LIMITS, r"^#define PUMP_IN_THREADS_MOST (\d+)$", "threads",
           "prefetch_threads", enough_threads("in")),
     Coded("PUMP_OUT_THREADS_MOST", LIMITS, r"^#define PUMP_OUT_THREADS_MOST (\d+)$", "threads",

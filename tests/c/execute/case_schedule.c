@@ -52,7 +52,7 @@ static uint32_t end_of(uint64_t ticket) {
 }
 
 static uint32_t taken(uint32_t direction) {
-  return pump_schedule_taken(PUMP_LOAD_ACQUIRE(&schedule()->turn), direction);
+  return pump_schedule_taken_count(PUMP_LOAD_ACQUIRE(&schedule()->turn), direction);
 }
 
 static struct pump_entry slice(uint32_t slot, uint64_t block, uint64_t blocks) {
@@ -430,7 +430,7 @@ SCENARIO(a_schedule_that_is_replaced_is_taken_up_to_one_point) {
     uint64_t turn = pump_schedule_withdraw(schedule());
     CHECK(turn >> 32 == version);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-      uint32_t count = pump_schedule_taken(turn, way);
+      uint32_t count = pump_schedule_taken_count(turn, way);
       CHECK(count <= 6);
       all += count;
       for (uint32_t i = 0; i < 6; i++) {

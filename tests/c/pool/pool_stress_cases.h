@@ -330,7 +330,7 @@ static void needs(void) {
   CHECK(pthread_create(&needy, NULL, need, NULL) == 0);
   nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
 }
-static void check_busy(void) {
+static void check_relief_waits_for_another_thread(void) {
   for (int frees = 0; frees < 2; frees++) {
     CHECK(come_and_go(NULL, 30 * MIB));
     execute_all();

@@ -168,7 +168,7 @@ def test_what_is_no_recording_and_no_job_is_told_in_one_line(
     assert (done.returncode, done.stdout) == (2, "")
     assert "no file and no running job 'nothing-of-this-name'" in done.stderr
     other = tmp_path / "other"
-    other.write_text("not a recording, but a text")
+    other.write_text("plain text")
     done = run.pump("report", *words, other)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"pump: {other}: not a recording of pump\n"

@@ -149,7 +149,7 @@ def on_the_cpu() -> dict[str, Any]:
                 "left": sorted(set(left.values())),
             }
     found["changed"] = changed_input()
-    found["again"] = wrapped_again()
+    found["again"] = errors_of_invalid_wraps()
     return found
 
 
@@ -169,7 +169,7 @@ def changed_input() -> str:
     return ""
 
 
-def wrapped_again() -> list[str]:
+def errors_of_invalid_wraps() -> list[str]:
     """Returns the errors of invalid calls of recompute.wrap. After a removal, wrap works again."""
     model, found = stack(Block), []
     wrapped = recompute.wrap(model)

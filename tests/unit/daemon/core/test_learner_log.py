@@ -38,7 +38,7 @@ class Run:
             (2000 + i, [Access(slot, 1, 0, BLOCK)], 0) for i, slot in enumerate(self.slots)
         )
 
-    def missed(self) -> int:
+    def unpredicted_accesses(self) -> int:
         return int(self.learner.report().accesses_missed)
 
 
@@ -90,7 +90,7 @@ def test_what_the_first_run_reached_is_where_it_is_today() -> None:
         first.step()
     second = Run(range(LAYERS), first.learner)
     second.step()
-    assert second.missed() == 0
+    assert second.unpredicted_accesses() == 0
     assert second.learner.report().accesses_right >= LAYERS - 16
 
 
@@ -102,9 +102,9 @@ def test_ranges_may_come_in_another_order_than_in_the_first_run() -> None:
     random.Random(3).shuffle(slots)
     second = Run(slots, first.learner)
     for expected in (LAYERS, 0, 0):
-        before = second.missed()
+        before = second.unpredicted_accesses()
         assert second.step().misled == 0
-        assert second.missed() - before <= expected
+        assert second.unpredicted_accesses() - before <= expected
 
 
 def test_a_range_that_is_not_there_yet_is_missing_until_it_is() -> None:

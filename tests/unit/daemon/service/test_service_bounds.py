@@ -138,7 +138,7 @@ def test_a_job_whose_worker_does_not_answer_says_that_it_is_there(tmp_path: Path
         scene.service.send(wire.encode(wire.Grant(0, 20, ())))
         scene.listen()
         scene.holder.on_time(time.monotonic())
-        assert scene.answers, "a round that waits for a worker"
+        assert scene.answers, "the holder must be waiting for a worker's answer"
         for _ in range(3):
             due = scene.holder.due()
             assert due is not None

@@ -16,7 +16,7 @@ Run = tuple[int, int, int]
 """Slot, first block, blocks."""
 
 
-def expect(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0) -> None:
+def add_expected(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0) -> None:
     extents = ffi.new("struct pump_model_extent[]", max(1, len(runs)))
     for extent, (slot, first, count) in zip(extents, runs, strict=False):
         extent.slot, extent.generation = slot, script.generation[slot]
@@ -63,7 +63,7 @@ class Repeating:
         choice = self.random.randrange(10)
         if choice < 4:
             runs = self.iteration[(self.position + len(self.expected)) % 12]
-            expect(self.script, runs)
+            add_expected(self.script, runs)
             newest = self.seen + len(self.expected) + 1
             self.expected.append((newest, self.blocks(runs)))
         elif choice < 7:
@@ -126,8 +126,8 @@ def test_the_model_agrees_with_a_naive_one_on_what_is_expected(seed: int) -> Non
 def test_an_operation_that_was_expected_takes_its_place_and_executes() -> None:
     script = Script()
     blocks = script.alloc(0, 4)
-    expect(script, [(0, 0, 2)])
-    expect(script, [(0, 2, 2)])
+    add_expected(script, [(0, 0, 2)])
+    add_expected(script, [(0, 2, 2)])
     assert [script.model.block(b).next_use for b in blocks] == [1, 1, 2, 2]
     assert script.copy([(0, 0, 2)]) == 1
     totals = script.model.totals()
@@ -144,7 +144,7 @@ def test_a_deviation_leaves_nothing_but_the_window_within_one_operation(deviatio
     blocks = script.alloc(0, 8)
     script.copy([(0, 0, 4)])
     for _ in range(50):
-        expect(script, [(0, 2, 4)])
+        add_expected(script, [(0, 2, 4)])
     if deviation == "other stream":
         script.copy([(0, 2, 4)], stream=3)
     else:
@@ -157,7 +157,7 @@ def test_a_deviation_leaves_nothing_but_the_window_within_one_operation(deviatio
 def test_what_executes_never_retires_what_is_only_expected() -> None:
     script = Script()
     script.alloc(0, 4)
-    expect(script, [(0, 0, 4)])
+    add_expected(script, [(0, 0, 4)])
     script.execute(99)
     assert script.model.totals().expected == 1
     assert script.model.totals().operations == 0
@@ -167,7 +167,7 @@ def test_a_range_that_dies_takes_its_expected_uses_with_it() -> None:
     script = Script()
     script.alloc(0, 4)
     kept = script.alloc(1, 4)
-    expect(script, [(0, 0, 4), (1, 0, 4)])
+    add_expected(script, [(0, 0, 4), (1, 0, 4)])
     script.free(0)
     new = script.alloc(2, 4)
     assert [script.model.block(b).next_use for b in new] == [NOT_NEEDED] * 4
@@ -179,10 +179,10 @@ def test_a_range_that_dies_takes_its_expected_uses_with_it() -> None:
 def test_losing_events_forgets_what_was_expected() -> None:
     script = Script()
     script.alloc(0, 4)
-    expect(script, [(0, 0, 4)])
+    add_expected(script, [(0, 0, 4)])
     script.resync({0: (1, 4)}, newest_seq=5)
     assert script.model.totals().expected == 0
-    expect(script, [(0, 0, 4)])
+    add_expected(script, [(0, 0, 4)])
     script.model.forget_window()
     assert script.model.totals().expected == 0
 
@@ -254,8 +254,8 @@ def test_the_end_of_a_discard_that_is_told_behind_the_next_use_changes_nothing()
 def test_a_discard_is_not_that_of_an_expected_use() -> None:
     script = Script()
     blocks = script.alloc(0, 4)
-    expect(script, [(0, 0, 4)])
-    expect(script, [(0, 0, 4)], ALL_FRESH)
+    add_expected(script, [(0, 0, 4)])
+    add_expected(script, [(0, 0, 4)], ALL_FRESH)
     seq = script.copy([(0, 0, 4)])
     discard(script, (0, 0, 4), seq)
     script.execute(seq)
@@ -271,7 +271,7 @@ def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> Non
     script = Script()
     old = script.alloc(0, 4)
     for _ in range(3):
-        expect(script, [(0, 0, 4)])
+        add_expected(script, [(0, 0, 4)])
     script.free(0)
     new = script.alloc(0, 4)
     assert new == old
@@ -289,7 +289,7 @@ def test_late_for_an_operation_that_never_came_is_not_believed() -> None:
     blocks = script.alloc(0, 4)
     script.alloc(1, 4)
     script.set_state(blocks, HOST)
-    expect(script, [(0, 0, 4)])
+    add_expected(script, [(0, 0, 4)])
     command = script.start(lib.PUMP_TO_GPU, list(blocks))[0]
     script.execute(script.copy([(1, 0, 4)]))
     script.finish(command.ticket, lib.PUMP_RESULT_LATE)

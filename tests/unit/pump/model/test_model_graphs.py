@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model_batch import Script
-from test_model_expect import expect
+from test_model_expect import add_expected
 
 from pump.wire.abi import lib
 
@@ -84,8 +84,8 @@ def test_a_node_that_was_expected_weighs_what_it_uses_itself() -> None:
     graphs.alloc(1, 64)
     graphs.run(1, 11)
     for node in range(NODES):
-        expect(graphs, [(0, node, 1)], stream=STREAM)
-    expect(graphs, [(1, 0, 64)], stream=STREAM)
+        add_expected(graphs, [(0, node, 1)], stream=STREAM)
+    add_expected(graphs, [(1, 0, 64)], stream=STREAM)
     graphs.launch()
     assert graphs.model.totals().expected == 1
     assert [graphs.look(now) for now in (20, 23, 25, 29, 1000)] == [NODES, 7, 5, 1, 1]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 from model_batch import BLOCK, Entry, Script, blocks_of, lib
-from test_model_expect import ALL_FRESH, discard, expect
+from test_model_expect import ALL_FRESH, add_expected, discard
 
 from pump.model.client import ABSENT, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
 
@@ -213,10 +213,10 @@ def test_room_that_comes_by_itself_lets_nothing_leave(others: int) -> None:
     script, there, gone = full(10, away=others)
     seq = script.copy([(0, 0, 4)])
     discard(script, (0, 0, 4), seq)
-    expect(script, [(1, 0, others)])
-    expect(script, [(0, 0, 2)], ALL_FRESH)
-    expect(script, [(1, 0, 1)])
-    expect(script, [(0, 4, 6)])
+    add_expected(script, [(1, 0, others)])
+    add_expected(script, [(0, 0, 2)], ALL_FRESH)
+    add_expected(script, [(1, 0, 1)])
+    add_expected(script, [(0, 4, 6)])
     out, come = script.schedule()
     assert blocks_of(come) == list(gone)
     assert [entry.after_seq for entry in come if entry.left == 0] == [seq]
@@ -226,9 +226,9 @@ def test_room_that_comes_by_itself_lets_nothing_leave(others: int) -> None:
 
 def test_a_block_that_has_to_be_away_whichever_others_leave_goes_at_once() -> None:
     script, there, gone = full(10, away=4)
-    expect(script, [(0, 0, 4)])  # 1
-    expect(script, [(1, 0, 4)])  # 2
-    expect(script, [(0, 4, 6)])  # 3
+    add_expected(script, [(0, 0, 4)])  # 1
+    add_expected(script, [(1, 0, 4)])  # 2
+    add_expected(script, [(0, 4, 6)])  # 3
     out, come = script.schedule()
     assert out == [Entry(tuple(there[6:]))]
     assert come == [Entry(tuple(gone), 2, left=4)]
@@ -237,8 +237,8 @@ def test_a_block_that_has_to_be_away_whichever_others_leave_goes_at_once() -> No
 def test_the_schedule_ends_with_what_was_expected() -> None:
     script, _, gone = full(10, away=4)
     script.copy([(0, 0, 2)])
-    expect(script, [(1, 0, 4)])
-    expect(script, [(0, 0, 10)])
+    add_expected(script, [(1, 0, 4)])
+    add_expected(script, [(0, 0, 10)])
     assert blocks_of(script.schedule()[1])[:4] == list(gone)
     script.copy([(0, 2, 1)])
     out, come = script.schedule()
@@ -252,7 +252,7 @@ def test_devices_have_schedules_of_their_own() -> None:
     away = script.alloc(1, 24, device=1)
     script.set_state(away, HOST)
     for first in range(0, 24, 4):
-        expect(script, [(1, first, 4)], stream=1)
+        add_expected(script, [(1, first, 4)], stream=1)
     assert script.schedule(0) == ([], [])
     out, come = script.schedule(1)
     assert (out, blocks_of(come)) == ([], list(away[:20]))
@@ -276,7 +276,7 @@ def test_room_that_has_come_back_is_not_counted_again(way: str) -> None:
         assert script.state(giving) == [ABSENT] * 8
     else:
         script.free(0)
-    expect(script, [(2, 0, 9)], stream=1)
+    add_expected(script, [(2, 0, 9)], stream=1)
     _, come = script.schedule()
     assert [entry._replace(blocks=()) for entry in come] == [Entry((), 3)] * 3, "it is there"
     assert blocks_of(come) == list(wanted)
