@@ -152,7 +152,7 @@ def test_the_drivers_answers_are_judged() -> None:
 def test_a_driver_that_hangs_or_dies_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "SHRINK_S", 1)
+    monkeypatch.setattr(probe, "TIMEOUT_S", 1)
     monkeypatch.setattr(probe, "CHILD", "import time; time.sleep(60)")
     assert "more than 1 s" in str(probe.ask(os.environ))
     monkeypatch.setattr(probe, "CHILD", "raise SystemExit('broken driver')")

@@ -187,8 +187,8 @@ def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
 
 def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() -> None:
     tells = Families(keeps=True)
-    tells.families(look(own(5, operations=100, used=40)))
-    tells.families(look(own(5, operations=110, used=50)))
+    tells.collect(look(own(5, operations=100, used=40)))
+    tells.collect(look(own(5, operations=110, used=50)))
     found = parsed(tells, look(own(5, operations=112, used=3, ticks=1)))
     assert found["pump_operations_total", f'user="{ME}"'] == 12, "the shim's own go on"
     assert found["pump_block_uses_total", f'policy="window",user="{ME}"'] == 13
@@ -196,7 +196,7 @@ def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() 
 
 def test_a_job_that_does_not_answer_once_is_not_added_again() -> None:
     tells = Families(keeps=True)
-    tells.families(look(own(5, operations=100)))
+    tells.collect(look(own(5, operations=100)))
     silent = live.Seen(own(5, operations=0).job, [], "timed out")
     found = parsed(tells, look(silent))
     assert found["pump_job_up", f'user="{ME}"'] == 0
