@@ -16,7 +16,7 @@ from pump.cli.metrics import answers
 GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 LONG_S = 600.0
 """A time limit that no test reaches, so no answer depends on it."""
-SHRINK_S = 30
+TIMEOUT_S = 30
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def answering(text: Callable[[], str] = lambda: "figures\n") -> Iterator[int]:
 
 
 def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), SHRINK_S, (host, 0))
+    return socket.create_connection(("127.0.0.1", port), TIMEOUT_S, (host, 0))
 
 
 def asked(port: int, request: bytes = GET) -> bytes:
@@ -60,7 +60,7 @@ def gone(peer: socket.socket) -> bool:
     except OSError:
         return True
     finally:
-        peer.settimeout(SHRINK_S)
+        peer.settimeout(TIMEOUT_S)
 
 
 @pytest.fixture
