@@ -262,18 +262,17 @@ class Schedule:
         already counted. Returns False if there is no memory for a block."""
         for use in op.uses:
             wait: Wait | None = Wait()
-            away = use.due == "away" and most > 0
-            if not away and use.due != "maybe evicted":
-                continue
-            if not self.coming.has_place(use.block, op.seq):
-                return False
-            if away:
+            if use.due == "away" and most > 0:
                 most -= 1
+                self.paced = self.paced and self.coming.has_place(use.block, op.seq)
                 wait = self.take_room(op)
                 self.paced = self.paced and wait is not None and wait.seq == 0
-            if wait is None or not self.coming.add(use.block, op.seq, wait):
+            elif use.due != "maybe evicted":
+                continue
+            if wait is None:
                 return False
-            self.ended_bytes += use.block.length_bytes
+            if self.coming.add(use.block, op.seq, wait):  # a full list only takes the memory
+                self.ended_bytes += use.block.length_bytes
         return True
 
     def fill_up(self, op: Operation) -> None:
@@ -302,6 +301,7 @@ class Schedule:
         if self.rooms[0].blocks == 0:
             del self.rooms[0]
         return wait
+
 
     # ---- evictions
 
@@ -337,8 +337,8 @@ class Schedule:
 
     def pace(self) -> int:
         """Returns the bytes of arrivals that must have ended before an eviction: all listed ones,
-        except for Bounds.pace_bytes. Returns 0 after an arrival that waits for an operation, and
-        before an operation larger than the budget."""
+        except for Bounds.pace_bytes. Returns 0 after an arrival that waits for an operation or is
+        not listed, and before an operation larger than the budget."""
         return max(0, self.ended_bytes - self.bounds.pace_bytes) if self.paced else 0
 
     def set_paces(self, asked: Sequence[Entry]) -> None:

@@ -20,17 +20,19 @@
  * operation would delay arrivals too much. If no candidate may leave by this rule,
  * further operations count as executed until one of their blocks may leave.
  *
- * The plan ends if a list is full, or if no block may leave for an arrival. It also ends at
- * the first use of an evicted block, and after an operation that is too large for the
- * budget. Predicted operations are ignored if one of them will reach a range that does not
- * exist yet, because the memory that it takes is unknown.
+ * The plan ends if no block may leave for an arrival, at the first use of an evicted
+ * block, and after an operation that is too large for the budget. If the list of arrivals
+ * is full, the planner still tracks memory. Predicted operations are ignored if one of them
+ * will reach a range that does not exist yet, because the memory that it takes is
+ * unknown.
  *
  * Pacing: an eviction waits until the arrivals listed before its newcomer have ended,
  * except for PACE_BYTES. An earlier eviction would leave memory idle until arrivals catch
  * up. The waits cannot form a cycle: an earlier arrival waits only for earlier evictions.
- * Pacing stops after an arrival that waits for an operation. There the program is the
- * bottleneck, not the link, and evictions use the time. Before an operation larger than
- * the budget there is no pacing, because its faults take memory, too.
+ * Pacing stops after an arrival that waits for an operation, and for unlisted arrivals.
+ * There the program is the bottleneck, not the link, and evictions use the time. Before
+ * an operation larger than the budget there is no pacing, because its faults take memory,
+ * too.
  *
  * A worker makes many schedules, so for speed the planner handles runs of blocks.
  * Consecutive blocks that the same operation lacks, or needs again, are adjacent in the
@@ -232,7 +234,9 @@ static inline bool comes_with(const struct slice_list *list, const struct run *r
          last->slot == run->slot && (uint32_t)last->blocks < list->slice;
 }
 
-/* Lists the run's arrival for that operation; returns false when the plan ends. */
+/* Lists the run's arrival for that operation; returns false when the plan ends. If the
+ * list is full, still takes free memory, so that blocks leave for a later schedule's
+ * arrivals. */
 static inline bool list_arrivals(struct planner *p, struct run run, bool away,
                                  const struct op *op) {
   struct slice_list *list = &p->lists[PUMP_TO_GPU];
@@ -242,8 +246,8 @@ static inline bool list_arrivals(struct planner *p, struct run run, bool away,
     bool with = comes_with(list, &run, need);
     struct awaited awaited = {0};
     uint32_t count = slots_left(list, with), granted = run.count;
-    if (count == 0) return false;
-    if (granted > count) granted = count;
+    if (count > 0 && granted > count) granted = count;
+    if (away && count == 0) p->paced = false;
     if (away) {
       p->step_bytes = PUMP_BLOCK_BYTES;
       granted = take_free(p, need, granted, &awaited);
@@ -256,7 +260,12 @@ static inline bool list_arrivals(struct planner *p, struct run run, bool away,
     if (with && list->newest->after_seq != 0 && awaited.after_seq != 0 &&
         list->newest->after_stream != awaited.after_stream) {
       with = false;
-      if (list->slices_left == 0) return false;
+      if (list->slices_left == 0) count = 0;
+    }
+    if (count == 0) {
+      run.block += (int32_t)granted;
+      run.count -= granted;
+      continue;
     }
     const struct range *range = &p->m->ranges.all[run.slot];
     p->ended_bytes += model_span(range, run.block, (int32_t)count).length_bytes;
