@@ -302,7 +302,6 @@ class Schedule:
             del self.rooms[0]
         return wait
 
-
     # ---- evictions
 
     def leave(self, need: int) -> bool:
