@@ -135,10 +135,10 @@ def _trust(asked: argparse.Namespace) -> int:
     except trust.TrustError as error:
         raise BadInputError(str(error)) from None
     job = found.tables.get("job", {})
-    rejected = [f"{key} = {files.to_toml(job[key])}" for key in folder.asks(found, TRUSTED)]
+    listed = [f"{key} = {files.to_toml(job[key])}" for key in folder.asks(found, TRUSTED)]
     never = folder.asks(found, NEVER)
-    rejected += [f"{key} never applies" for key in never]
-    what = ", ".join(rejected) or "it has no setting that needs trust"
+    listed += [f"{key} never applies" for key in never]
+    what = ", ".join(listed) or "it has no setting that needs trust"
     print(f"{quoted(path)}: trusted with its current content: {what}")
     return 0
 

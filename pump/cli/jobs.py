@@ -135,10 +135,10 @@ def client_json(client: ClientState) -> dict[str, Any]:
     """Converts a client's state for JSON, with UUIDs in NVML's form."""
     from dataclasses import asdict
 
-    answered = asdict(client)
-    for device in answered["devices"]:
+    found = asdict(client)
+    for device in found["devices"]:
         device["uuid"] = nvml.gpu_uuid(device["uuid"])
-    return answered
+    return found
 
 
 def recording_of(job: str) -> str:

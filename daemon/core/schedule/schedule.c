@@ -217,10 +217,12 @@ static inline uint32_t take_free(struct planner *p, int64_t need, uint32_t most,
 /* Takes free memory for blocks that the operation rewrites after their discard. Returns
  * false if there is not enough. */
 static bool take_rewritten(struct planner *p, const struct op *op, int32_t blocks) {
-  struct awaited awaited;
-  for (uint32_t taken; blocks > 0; blocks -= (int32_t)taken)
-    if ((taken = take_free(p, (int64_t)op->seq, (uint32_t)blocks, &awaited)) == 0)
-      return false;
+  struct awaited awaited; /* unused: no entry is listed that could wait */
+  while (blocks > 0) {
+    uint32_t taken = take_free(p, (int64_t)op->seq, (uint32_t)blocks, &awaited);
+    if (taken == 0) return false;
+    blocks -= (int32_t)taken;
+  }
   return true;
 }
 
