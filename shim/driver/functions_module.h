@@ -12,7 +12,7 @@ PUMP_DRIVER(HOOK, CTX, NONE, cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, 0,
 PUMP_DRIVER(HOOK, CTX, NONE, cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0,
             (CUmodule *module, const void *image), (module, image))
 PUMP_DRIVER(HOOK, INIT, NONE, cuModuleUnload, cuModuleUnload, 2000, 0, (CUmodule module), (module))
-PUMP_DRIVER(NO, INIT, NONE, cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070, 0,
+PUMP_DRIVER(CALL, INIT, NONE, cuModuleGetLoadingMode, cuModuleGetLoadingMode, 11070, 0,
             (CUmoduleLoadingMode *mode), (mode))
 PUMP_DRIVER(HOOK, INIT, NONE, cuModuleGetFunction, cuModuleGetFunction, 2000, 0,
             (CUfunction *function, CUmodule module, const char *name), (function, module, name))
@@ -117,7 +117,7 @@ PUMP_DRIVER(CALL, INIT, NONE, cuFuncGetParamInfo, cuFuncGetParamInfo, 12040, 0,
             (function, index, offset, bytes))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncGetParamCount, cuFuncGetParamCount, 13020, 0,
             (CUfunction function, size_t *count), (function, count))
-PUMP_DRIVER(NO, INIT, NONE, cuFuncIsLoaded, cuFuncIsLoaded, 12040, 0,
+PUMP_DRIVER(CALL, INIT, NONE, cuFuncIsLoaded, cuFuncIsLoaded, 12040, 0,
             (CUfunctionLoadingState *state, CUfunction hfunc), (state, hfunc))
 PUMP_DRIVER(NO, INIT, NONE, cuFuncLoad, cuFuncLoad, 12040, 0, (CUfunction hfunc), (hfunc))
 PUMP_DRIVER(NO, INIT, NONE, cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, 0,

@@ -102,6 +102,8 @@ struct vd_checks {
   uint64_t calls_failed_on_request;
 };
 
+#define VD_LOCK_LAZY 4u /* see timeline/context_lock.c; the model does not know it */
+
 /* The driver. Written by the thread in cuInit, then under `lock`; after a fork only
  * `state` is read. */
 struct vd_driver {
@@ -111,7 +113,7 @@ struct vd_driver {
   enum vd_mode mode;
   bool copies_modelled; /* long copies and memsets take time but move no data */
   bool shared;          /* the engine's state belongs to a shared GPU */
-  uint32_t locks;       /* GPU_LOCK_*: locks of the driver that callers wait for */
+  uint32_t locks; /* GPU_LOCK_*, VD_LOCK_LAZY: locks of the driver that callers wait for */
   bool queues_shared;   /* streams of all priorities share the same work queues */
   uint32_t owner;       /* this process in a shared GPU; else 0 */
   uint32_t first_block; /* first block of the managed arena, in the engine */

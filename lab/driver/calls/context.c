@@ -228,19 +228,24 @@ CUresult vd_cuCtxGetApiVersion(CUcontext handle, unsigned int *version) {
   return CUDA_SUCCESS;
 }
 
-CUresult vd_cuCtxSynchronize(void) {
+static CUresult synchronize(const struct vd_context *context) {
   vd_lock();
+  vd_pass_loads_locked(context);
   CUresult result = vd_capture_unsafe_locked("cuCtxSynchronize");
-  if (result == CUDA_SUCCESS) result = vd_wait_device_locked();
+  if (result == CUDA_SUCCESS) result = vd_wait_context_locked(context);
   vd_unlock();
   return result;
+}
+
+CUresult vd_cuCtxSynchronize(void) {
+  return synchronize(vd_current());
 }
 
 CUresult vd_cuCtxSynchronize_v2(CUcontext handle) {
   if (handle == NULL && vd_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (handle != NULL && !vd_context_alive((void *)handle))
     return CUDA_ERROR_INVALID_CONTEXT;
-  return vd_cuCtxSynchronize();
+  return synchronize(handle != NULL ? (void *)handle : vd_current());
 }
 
 CUresult vd_cuCtxSetLimit(int limit, size_t value) {

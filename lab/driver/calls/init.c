@@ -60,10 +60,10 @@ static int take_own_key(const char *entry, size_t length) {
   }
   if (strncmp(entry, "locks=", 6) == 0) {
     static const char *const names[] = {"locks=none", "locks=context", "locks=space",
-                                        "locks=both"};
-    for (vd.locks = 0; vd.locks < 4; vd.locks++) /* GPU_LOCK_* */
+                                        "locks=both", "locks=lazy"};
+    for (vd.locks = 0; vd.locks <= VD_LOCK_LAZY; vd.locks++) /* GPU_LOCK_* */
       if (entry_is(entry, length, names[vd.locks])) return 1;
-    vd_error("profile: locks must be none, context, space or both, not \"%.*s\"",
+    vd_error("profile: locks must be none, context, space, both or lazy, not \"%.*s\"",
              (int)length - 6, entry + 6);
     return -1;
   }
@@ -228,7 +228,9 @@ static CUresult initialise(void) {
   if (result == CUDA_SUCCESS) result = vd_timeline_start();
   if (result != CUDA_SUCCESS) return result;
   read_connections();
-  if (vd.locks != 0) gpu_locks(vd.engine, vd.locks);
+  const char *loading = getenv("CUDA_MODULE_LOADING");
+  if (loading != NULL && strcmp(loading, "EAGER") == 0) vd.locks &= ~VD_LOCK_LAZY;
+  if (vd.locks != 0) gpu_locks(vd.engine, vd.locks & ~VD_LOCK_LAZY);
   __atomic_store_n(&vd.state, VD_READY, __ATOMIC_RELEASE);
   vd_log("device \"%s\" (%s), %.1f GiB, %s mode", vd.profile.device_name, vd.profile.name,
          (double)vd.profile.memory_bytes / (1 << 30),

@@ -34,6 +34,7 @@ struct vd_function {
   vd_touch_fn touches; /* NULL: touches everything that its pointers reach */
   vd_cycles_fn cycles; /* NULL: takes the time of its bytes */
   uint64_t *count;     /* counts launches of all kernels of this name */
+  bool loaded;         /* launched before */
 };
 
 struct vd_kernel_count {

@@ -244,11 +244,19 @@ CUresult vd_cuFuncGetModule(CUmodule *out, CUfunction handle) {
 
 CUresult vd_cuFuncIsLoaded(int *state, CUfunction f) {
   if (state == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *state = 1;
-  return function_of(f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const struct vd_function *function = function_of(f);
+  if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  *state = function->loaded || (vd.locks & VD_LOCK_LAZY) == 0;
+  return CUDA_SUCCESS;
 }
+
 CUresult vd_cuFuncLoad(CUfunction f) {
-  return function_of(f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  struct vd_function *function = function_of(f);
+  if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  vd_lock();
+  vd_load_locked(&vd_streams.legacy, &function->loaded);
+  vd_unlock();
+  return CUDA_SUCCESS;
 }
 
 /* -- occupancy: by threads, registers, shared memory; without allocation granularity -- */

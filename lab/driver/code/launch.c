@@ -193,6 +193,7 @@ static CUresult submit(struct vd_stream *stream, const struct vd_kernel_call *ca
   uint64_t issued_ns = vd_now_ns();
   CUresult result =
       operation.uses == NULL ? CUDA_ERROR_OUT_OF_MEMORY : compute_action(call, &action);
+  if (result == CUDA_SUCCESS) vd_load_locked(stream, &call->function->loaded);
   if (result == CUDA_SUCCESS) result = vd_submit_locked(stream, &operation, action);
   if (result == CUDA_SUCCESS)
     vd_log_launch(stream->last_ticket, issued_ns, call->function->kernel->name, &operation);

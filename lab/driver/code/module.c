@@ -161,7 +161,7 @@ CUresult vd_cuModuleUnload(CUmodule handle) {
 
 CUresult vd_cuModuleGetLoadingMode(int *mode) {
   if (mode == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *mode = 1; /* eager */
+  *mode = vd.locks & VD_LOCK_LAZY ? 2 : 1; /* lazy, eager */
   return CUDA_SUCCESS;
 }
 

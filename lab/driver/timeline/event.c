@@ -13,6 +13,7 @@ CUresult vd_cuEventCreate(CUevent *out, unsigned int flags) {
   if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
     return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
+  vd_pass_loads_locked(vd_current());
   int number = gpu_event_create(vd.engine);
   struct vd_event *event = number >= 0 ? vd_object_new(VD_EVENT) : NULL;
   if (event != NULL) {
@@ -63,6 +64,11 @@ CUresult vd_event_wait_locked(struct vd_stream *stream, CUevent handle) {
   return vd_submit_locked(stream, &operation, NULL);
 }
 
+static void pass_loads_locked(CUevent handle) {
+  const struct vd_event *event = vd_event_of(handle);
+  if (event != NULL) vd_pass_loads_locked(event->context);
+}
+
 static CUresult ready_locked(struct vd_event *event) {
   uint64_t time_ns;
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
@@ -73,6 +79,7 @@ static CUresult ready_locked(struct vd_event *event) {
 
 CUresult vd_cuEventQuery(CUevent handle) {
   vd_lock();
+  pass_loads_locked(handle);
   CUresult result = vd_capture_unsafe_locked("cuEventQuery");
   if (result == CUDA_SUCCESS) result = ready_locked(vd_event_of(handle));
   vd_unlock();
@@ -81,6 +88,7 @@ CUresult vd_cuEventQuery(CUevent handle) {
 
 CUresult vd_cuEventSynchronize(CUevent handle) {
   vd_lock();
+  pass_loads_locked(handle);
   struct vd_event *event = vd_event_of(handle);
   CUresult result = vd_capture_unsafe_locked("cuEventSynchronize");
   if (result == CUDA_SUCCESS) result = ready_locked(event);

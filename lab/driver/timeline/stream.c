@@ -98,6 +98,7 @@ struct vd_stream *vd_stream_of_locked(CUstream handle) {
 CUresult vd_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority) {
   if (out == NULL || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   vd_lock();
+  vd_pass_loads_locked(vd_current());
   struct vd_stream *stream = new_locked(flags, vd_priority_of(priority));
   vd_unlock();
   if (stream == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -195,9 +196,16 @@ CUresult vd_cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* Returns the stream, after loads in its context. NULL: invalid. */
+static struct vd_stream *after_loads_locked(CUstream handle) {
+  const struct vd_stream *stream = vd_stream_of_locked(handle);
+  if (stream != NULL) vd_pass_loads_locked(stream->context);
+  return vd_stream_of_locked(handle); /* it may have been destroyed meanwhile */
+}
+
 CUresult vd_cuStreamQuery(CUstream handle) {
   vd_lock();
-  struct vd_stream *stream = vd_stream_of_locked(handle);
+  struct vd_stream *stream = after_loads_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) result = vd_capture_refuse_locked(stream, "cuStreamQuery");
   if (result == CUDA_SUCCESS && !vd_stream_idle_locked(stream))
@@ -208,7 +216,7 @@ CUresult vd_cuStreamQuery(CUstream handle) {
 
 CUresult vd_cuStreamSynchronize(CUstream handle) {
   vd_lock();
-  struct vd_stream *stream = vd_stream_of_locked(handle);
+  struct vd_stream *stream = after_loads_locked(handle);
   CUresult result = stream == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS)
     result = vd_capture_refuse_locked(stream, "cuStreamSynchronize");

@@ -47,13 +47,6 @@ static bool worker_started, worker_idle;
 static uint64_t worker_until_ns; /* wake-up time of the worker, if it is not idle */
 static uint64_t peak_resident_bytes;
 
-/* Orders the calls that wait for a context's lock: `came` and `passed` count arrivals and
- * passes. The model keeps that order too. Without these counters an awake thread would
- * overtake a blocked one. */
-static struct {
-  uint64_t came, passed;
-} lock_order[GPU_LOCK_CONTEXTS];
-
 void vd_wait_until_locked(uint64_t end_ns) {
   if (end_ns <= vd_now_ns()) return;
   vd_unlock();
@@ -66,25 +59,6 @@ void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost) {
   vd_unlock();
   vd_pay(begun, cost);
   vd_lock();
-}
-
-void vd_pass_locked(uint32_t call, const struct vd_stream *stream) {
-  uint32_t context = vd_lock_number(stream);
-  if (vd.locks == 0) return;
-  uint64_t turn = lock_order[context].came++;
-  for (;;) {
-    uint64_t now_ns = vd_now_ns(), free_ns = gpu_call_ns(vd.engine, call, context);
-    if (lock_order[context].passed < turn) {
-      struct timespec time = vd_timespec(now_ns + CHECK_NS);
-      vd_wait_locked(&vd.changed, &time);
-    } else if (free_ns > now_ns) {
-      vd_wait_until_locked(free_ns);
-    } else {
-      break;
-    }
-  }
-  if (++lock_order[context].passed != lock_order[context].came)
-    pthread_cond_broadcast(&vd.changed);
 }
 
 static void sample_locked(void) {
@@ -241,18 +215,22 @@ CUresult vd_wait_stream_locked(struct vd_stream *stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult vd_wait_device_locked(void) {
+CUresult vd_wait_context_locked(const struct vd_context *context) {
   uint64_t tickets[GPU_MAX_STREAMS];
   uint32_t count = 0;
   tickets[count++] = vd_streams.legacy.last_ticket;
   for (struct vd_stream *s = vd_streams.first; s != NULL && count < GPU_MAX_STREAMS;
        s = s->next)
-    tickets[count++] = s->last_ticket;
+    if (context == NULL || s->context == context) tickets[count++] = s->last_ticket;
   for (uint32_t i = 0; i < count; i++)
     if (tickets[i] != 0) wait_ticket_locked(tickets[i]);
   wait_actions_locked();
   sample_locked();
   return CUDA_SUCCESS;
+}
+
+CUresult vd_wait_device_locked(void) {
+  return vd_wait_context_locked(NULL);
 }
 
 bool vd_stream_idle_locked(struct vd_stream *stream) {

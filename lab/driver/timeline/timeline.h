@@ -91,7 +91,9 @@ static inline uint64_t vd_block_address(uint32_t block) {
 CUresult vd_submit_locked(struct vd_stream *stream, struct gpu_operation *operation,
                           struct vd_action *action);
 CUresult vd_wait_stream_locked(struct vd_stream *stream);
-CUresult vd_wait_device_locked(void); /* waits for all work submitted until now */
+/* Waits for all work submitted until now, in all contexts or, unless NULL, in one. */
+CUresult vd_wait_device_locked(void);
+CUresult vd_wait_context_locked(const struct vd_context *context);
 CUresult vd_wait_event_locked(struct vd_event *event);
 bool vd_stream_idle_locked(struct vd_stream *stream);
 bool vd_event_done_locked(struct vd_event *event, uint64_t *time_ns);
@@ -102,13 +104,20 @@ static inline uint32_t vd_lock_number(const struct vd_stream *stream) {
       stream == &vd_streams.legacy ? vd_current() : stream->context;
   return context != NULL ? context->number : 0;
 }
-/* Waits until the driver's locks let a call (GPU_CALL_*) on that stream begin. */
-void vd_pass_locked(uint32_t call, const struct vd_stream *stream);
 void vd_changed_locked(void);
 uint64_t vd_peak_resident_bytes(void);
 void vd_wait_until_locked(uint64_t end_ns);
 /* Calls vd_pay() without the lock. */
 void vd_pay_locked(struct vd_begun begun, const struct gpu_cost *cost);
+
+/* context_lock.c; call these with the lock */
+/* Waits until the driver's locks let a call (GPU_CALL_*) on that stream begin. */
+void vd_pass_locked(uint32_t call, const struct vd_stream *stream);
+/* Waits until no thread loads a function in that context. NULL: returns at once. */
+void vd_pass_loads_locked(const struct vd_context *context);
+/* Loads a function before its first launch in that stream, if loading is lazy. `loaded`:
+ * whether it was loaded before; set to true. */
+void vd_load_locked(const struct vd_stream *stream, bool *loaded);
 
 /* actions.c; call these with the lock */
 struct vd_action *vd_action_new(enum vd_manner manner, vd_effect_fn run, const void *what,

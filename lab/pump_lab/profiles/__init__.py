@@ -31,7 +31,7 @@ MODES = ("timing", "compute")
 DRIVER_KEYS: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "copies": ("real", "modelled"),
-    "locks": ("none", "context", "space", "both"),
+    "locks": ("none", "context", "space", "both", "lazy"),
     "queues": ("apart", "shared"),
     "shared": (),
 }

@@ -198,6 +198,38 @@ def fat_binary(packed: str) -> Any:
     }
 
 
+def first_launch(context: str) -> Any:
+    """Launches a function for the first time while the GPU is busy for half a second.
+
+    Returns whether that launch waited for the GPU, and how many queries of an event in the `same`
+    context or in `another` were answered meanwhile.
+    """
+    gpu = Gpu()
+    data = int(ask(cu.cuMemAlloc(64 * MIB)))
+    word = gpu.array(np.ones(1, np.float32))
+    gpu.launch("add", (word, word, word, 1), ADD)
+    gpu.launch("add", (data, data, data, 1), ADD)
+    took_s = [0.0]
+
+    def load() -> None:
+        ask(cu.cuCtxSetCurrent(gpu.context))
+        begin = time.monotonic()
+        gpu.launch("scale", (word, 1.0, 1), SCALE)
+        took_s[0] = time.monotonic() - begin
+
+    if context == "another":
+        ask(cu.cuCtxCreate(None, 0, gpu.device))
+    event = ask(cu.cuEventCreate(2))
+    thread, answers = threading.Thread(target=load), 0
+    thread.start()
+    time.sleep(0.1)
+    while thread.is_alive():
+        ask(cu.cuEventQuery(event))
+        answers += thread.is_alive()
+        time.sleep(0.01)
+    return [took_s[0] > 0.25, answers]
+
+
 def felt_in(context: str) -> Any:
     """Returns how many launches return during the call of a prefetch to the host, in the `same`
     context or in `another`."""

@@ -295,6 +295,25 @@ def test_a_launch_waits_for_a_prefetch_to_the_host_in_its_own_context_alone(
     assert beside <= 2 if waits else beside > 4
 
 
+@needs_bindings_of_13
+@pytest.mark.parametrize(("context", "answered"), [("same", False), ("another", True)])
+def test_with_lazy_loading_a_first_launch_keeps_its_context_until_the_gpu_is_idle(
+    context: str, answered: bool
+) -> None:
+    slow = profile("timing", GIB, **{"kernel.add.gbps": "0.13", "locks": "lazy"})
+    waited, answers = run("first_launch", context, env={"PUMP_VIRTUAL_PROFILE": slow}).found
+    assert waited
+    assert answers > 4 if answered else answers == 0
+
+
+@needs_bindings_of_13
+@pytest.mark.parametrize(("locks", "loading"), [("none", "LAZY"), ("lazy", "EAGER")])
+def test_a_first_launch_of_loaded_code_waits_for_nothing(locks: str, loading: str) -> None:
+    slow = profile("timing", GIB, **{"kernel.add.gbps": "0.13", "locks": locks})
+    environment = {"PUMP_VIRTUAL_PROFILE": slow, "CUDA_MODULE_LOADING": loading}
+    assert run("first_launch", "same", env=environment).found[0] is False
+
+
 def test_threads_that_end_give_their_default_streams_back() -> None:
     assert run("default_streams").found == [1200, 0]
 

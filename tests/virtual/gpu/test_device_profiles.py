@@ -186,7 +186,7 @@ def test_settings_change_a_profile_and_its_hash() -> None:
         ({"memory": "1"}, "device.memory_bytes must be from"),
         ({"mode": "fast"}, "mode must be timing or compute, not 'fast'"),
         ({"copies": "none"}, "copies must be real or modelled, not 'none'"),
-        ({"locks": "all"}, "locks must be none or context or space or both, not 'all'"),
+        ({"locks": "all"}, "locks must be none or context or space or both or lazy, not 'all'"),
         ({"locks": "space", "shared": "lab"}, "a shared card cannot have locks"),
         ({"queues": "few"}, "queues must be apart or shared, not 'few'"),
         ({"copies": "modelled", "mode": "compute"}, "mode=compute needs copies=real"),
