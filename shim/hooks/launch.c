@@ -9,8 +9,10 @@
  * that the dormant path saves no registers. `before`: code to run before the real call. */
 #define HOOK_LAUNCH(name, at, launch, before, parameters, arguments)                       \
   static __attribute__((noinline)) CUresult active_##name parameters {                     \
+    bool loads = false;                                                                    \
     before;                                                                                \
     CUresult result = pump_real.name arguments;                                            \
+    if (PUMP_UNLIKELY(loads)) pump_first_launched();                                       \
     if (result == CUDA_SUCCESS && pump_reentry_depth == 0) {                               \
       struct pump_launch made = launch;                                                    \
       pump_launch_report(&made, at);                                                       \
@@ -26,6 +28,7 @@
 /* A launch that may begin early is neither timed nor gated, because an event or gate
  * before it would prevent that. Measured times include the wait at the gate. */
 #define AHEAD(at, may)                                                                     \
+  loads = pump_launch_loads(function, at);                                                 \
   pump_op_ahead(at, may);                                                                  \
   pump_launch_gate(at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)

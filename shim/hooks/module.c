@@ -6,6 +6,7 @@
 
 #define HOOK(name, note, parameters, arguments)                                            \
   CUresult name parameters {                                                               \
+    if (!pump_quiet()) pump_code_loads();                                                  \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS && pump_images_wanted && !pump_inert()) note;               \
     return result;                                                                         \

@@ -366,6 +366,32 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   if (draining) wait_until_executed(mine, seq);
 }
 
+void pump_progress_mark(uint32_t stream_index, CUstream stream) {
+  if (stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
+  struct stream *mine = &streams[stream_index];
+  uint64_t issued = PUMP_LOAD(&mine->issued);
+  CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
+  if (context == NULL || issued <= PUMP_LOAD(&mine->marked) ||
+      !pump_marker_record(PUMP_LOAD(&mine->device), context,
+                          PUMP_LOAD(&mine->context_index), stream_index,
+                          stream_of(stream_index, stream), issued))
+    return;
+  PUMP_STORE(&mine->marked, issued);
+  PUMP_STORE(&mine->since_marker, 0);
+  PUMP_STORE(&mine->touched_bytes, 0);
+}
+
+uint64_t pump_progress_pending(CUcontext context) {
+  uint64_t pending = 0;
+  for (uint32_t i = 1; i < PUMP_MAX_STREAMS; i++) {
+    const struct stream *stream = &streams[i];
+    uint64_t executed = PUMP_LOAD(&stream->executed), marked = PUMP_LOAD(&stream->marked);
+    if (marked > executed && __atomic_load_n(&stream->context, __ATOMIC_RELAXED) == context)
+      pending += marked - executed;
+  }
+  return pending;
+}
+
 void pump_progress_issued_many(uint32_t stream_index, uint32_t operations) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   uint32_t *since = &streams[stream_index].since_marker;

@@ -35,6 +35,12 @@ void pump_progress_chained(uint32_t stream_index);
  * capturing streams, and if launches may begin before their predecessors have ended. */
 void pump_progress_time(uint32_t stream_index, CUstream stream);
 
+/* Records a marker after the stream's newest operation, unless it has one. */
+void pump_progress_mark(uint32_t stream_index, CUstream stream);
+/* Returns a number that changes while operations of the context execute; 0: all that have
+ * a marker have executed. */
+uint64_t pump_progress_pending(CUcontext context);
+
 /* Notes that a synchronizing call of the program succeeded: everything up to `seq_before`
  * on the stream (on every stream of the current context) has executed. `seq_before` is
  * header.next_seq - 1, read before that call. */

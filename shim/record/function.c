@@ -30,7 +30,7 @@ void pump_function_note(const void *handle, bool is_kernel) {
   pthread_mutex_unlock(&kernels_lock);
 }
 
-static bool is_kernel(CUfunction function) {
+bool pump_function_is_kernel(CUfunction function) {
   pthread_mutex_lock(&kernels_lock);
   bool known = pump_table_find(&kernels, (uint64_t)(uintptr_t)function) != NULL;
   pthread_mutex_unlock(&kernels_lock);
@@ -44,7 +44,7 @@ static bool refused(CUresult result) {
 CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offset,
                                  size_t *bytes) {
   CUresult result = CUDA_ERROR_NOT_FOUND;
-  bool kernel = is_kernel(function);
+  bool kernel = pump_function_is_kernel(function);
   if (!kernel && PUMP_HAS(cuFuncGetParamInfo))
     result = pump_real.cuFuncGetParamInfo(function, index, offset, bytes);
   if (refused(result) && PUMP_HAS(cuKernelGetParamInfo))
@@ -54,7 +54,7 @@ CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offs
 
 CUresult pump_function_name(CUfunction function, const char **name) {
   CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (!is_kernel(function) && PUMP_HAS(cuFuncGetName))
+  if (!pump_function_is_kernel(function) && PUMP_HAS(cuFuncGetName))
     result = pump_real.cuFuncGetName(name, function);
   if (result != CUDA_SUCCESS && PUMP_HAS(cuKernelGetName))
     result = pump_real.cuKernelGetName(name, (CUkernel)function);

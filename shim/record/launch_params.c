@@ -299,6 +299,7 @@ size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t r
 
 void pump_params_forget(void) {
   PUMP_ADD(&epoch, 1);
+  pump_launched_forget();
 }
 
 uint32_t pump_params_epoch(void) {

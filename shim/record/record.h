@@ -67,11 +67,40 @@ void pump_op_time(struct pump_at at);
       if (may) pump_op_time(at);                                                           \
     }                                                                                      \
   } while (0)
-/* Makes a launch's stream wait for its memory (progress/gates.c), after pump_op_ahead. */
+/* ---- code that the driver loads (code_loading.c) ---- */
+
+#define PUMP_LAUNCHED 4096u
+/* Functions that were launched lately, each at a place that its handle determines. */
+extern uint64_t pump_launched[PUMP_LAUNCHED];
+static inline uint64_t *pump_launched_place(CUfunction function) {
+  return &pump_launched[(uint64_t)(uintptr_t)function * 0x9e3779b97f4a7c15u >> 52];
+}
+static inline bool pump_was_launched(CUfunction function) {
+  return PUMP_LOAD(pump_launched_place(function)) == (uint64_t)(uintptr_t)function;
+}
+/* Waits for the context's operations before the driver loads a function, outside the
+ * driver's lock. Returns true if pump_first_launched must follow the real call. Call it
+ * before the launch of a function that is not at its place. */
+bool pump_first_launch(CUfunction function, struct pump_at at);
+void pump_first_launched(void);
+#define pump_launch_loads(function, at)                                                    \
+  (PUMP_UNLIKELY(!pump_was_launched(function)) && pump_first_launch(function, at))
+/* Waits in the same way before the driver loads an image, in the current context. */
+void pump_code_loads(void);
+bool pump_code_is_loading(void);
+/* Forgets all launches after an unload: a handle may be reused for another function. */
+void pump_launched_forget(void);
+void pump_code_fork_child(void);
+
+/* Makes a launch's stream wait for its memory (progress/gates.c), after pump_op_ahead.
+ * Not while code is loaded: the driver would wait for the gate, and the gate for memory
+ * that only other calls of the driver can move. */
 void pump_op_gate(struct pump_at at);
 #define pump_launch_gate(at, may)                                                          \
   do {                                                                                     \
-    if (PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && (may)) pump_op_gate(at);     \
+    if (PUMP_UNLIKELY(PUMP_LOAD(&pump_gates_devices) != 0) && !pump_code_is_loading() &&   \
+        (may))                                                                             \
+      pump_op_gate(at);                                                                    \
   } while (0)
 static inline void pump_op_behind(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
@@ -195,6 +224,7 @@ CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offs
                                  size_t *bytes);
 /* Notes a handle that the driver returned, as a CUkernel or as a CUfunction. */
 void pump_function_note(const void *handle, bool is_kernel);
+bool pump_function_is_kernel(CUfunction function);
 void pump_function_reset(void);
 
 /* ---- layouts of the loaded code (images.c) ------------------------------------- */

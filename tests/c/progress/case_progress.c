@@ -112,6 +112,19 @@ SCENARIO(operations_without_a_marker_are_presumed_executed_after_the_last_sign) 
   EVENTUALLY(executed(index) == last);
 }
 
+SCENARIO(operations_are_pending_until_they_have_executed) {
+  CUcontext context = begin(), other = fake_context_create(0);
+  CUstream stream = fake_stream_create(context);
+  issue(stream, 1000000000);
+  issue(stream, 1000001000); /* without a marker */
+  pump_progress_mark(pump_stream_index(stream, false), stream);
+  fake_execute(stream, 1);
+  EVENTUALLY(pump_progress_pending(context) == 1);
+  CHECK(pump_progress_pending(other) == 0);
+  fake_execute(stream, 1);
+  EVENTUALLY(pump_progress_pending(context) == 0);
+}
+
 SCENARIO(an_empty_pool_costs_a_marker_and_nothing_else) {
   CUcontext context = begin();
   CUstream stream = fake_stream_create(context);

@@ -15,7 +15,7 @@
 
 #define BLOCK ((uint64_t)PUMP_BLOCK_BYTES)
 #define KERNEL ((CUfunction)0x77770000)
-#define NOW_NS 4711 /* the constant time of the fake clock */
+#define NOW_NS 4711 /* the fake clock's time, plus told.later_ns */
 
 /* Newest arguments and numbers of calls to the rest of the shim. */
 struct told {
@@ -32,6 +32,10 @@ struct told {
   int compared; /* comparisons with a prediction; `issued` is the newest */
   struct pump_issued issued;
   uint32_t moved_by; /* added to stream indexes */
+  uint64_t later_ns;
+  uint64_t pending;  /* operations with a marker; one executes at each question */
+  bool stands_still; /* none executes, and each question takes 0.6 s */
+  int marks;
 };
 extern struct told told;
 

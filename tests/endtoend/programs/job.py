@@ -90,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--wait-any", action="store_true", help="expect no child but our own")
     parser.add_argument("--thread", action="store_true", help="run in one that outlives the first")
     parser.add_argument("--churn", action="store_true", help="free and allocate while running")
+    parser.add_argument("--load-every", type=int, default=0, help="steps between loads of code")
     parser.add_argument("--managed", action="store_true")
     parser.add_argument("--exit-signal", type=int, default=0)
     return parser
@@ -120,8 +121,8 @@ class Program:
         device = check(driver.cuDeviceGet(ordinal))
         self.context = check(driver.cuDevicePrimaryCtxRetain(device))
         self.enter()
-        module = check(driver.cuModuleLoadData(PTX.encode() + b"\0"))
-        self.function = check(driver.cuModuleGetFunction(module, b"mix"))
+        self.load()
+        self.launches = 0
         non_blocking = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         self.stream = check(driver.cuStreamCreate(non_blocking))
         self.pointers: list[Any] = []
@@ -129,6 +130,11 @@ class Program:
             self.pointers.append(self.allocate())
             values = start_values(index, self.size // 8)
             check(driver.cuMemcpyHtoD(self.pointers[-1], values, self.size))
+
+    def load(self) -> None:
+        """Loads the code once more: the next launch is the first one of its function."""
+        module = check(self.driver.cuModuleLoadData(PTX.encode() + b"\0"))
+        self.function = check(self.driver.cuModuleGetFunction(module, b"mix"))
 
     def enter(self) -> None:
         check(self.driver.cuCtxSetCurrent(self.context))
@@ -143,6 +149,9 @@ class Program:
         words = [self.pointers[target], self.pointers[source], self.size // 8, number]
         values = np.array([int(word) for word in words], np.uint64)
         addresses = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        self.launches += 1
+        if self.options.load_every and self.launches % self.options.load_every == 0:
+            self.load()
         launch = (
             self.function,
             grid_of(number),

@@ -88,9 +88,11 @@ def test_memory_freed_and_allocated_while_running_gives_the_same_bits(job: Job, 
     assert done.stdout.split() == ["running", right], done.stderr
 
 
-def test_the_window_policy_prefetches_what_demand_faults(job: Job) -> None:
-    slow = ("--virtual-set", "kernels.default_gbps=16")  # a step takes 2 ms
-    shape = ("--buffers=24", "--mib=16", "--steps=1500")
+@pytest.mark.parametrize("more", [(), ("--load-every=20", "--virtual-set", "locks=lazy")])
+def test_the_window_policy_prefetches_what_demand_faults(job: Job, more: tuple[str, ...]) -> None:
+    """Also if a driver that loads lazily waits for the GPU at each first launch of a function."""
+    slow = ("--virtual-set", "kernels.default_gbps=16", *more[1:])  # a step takes 2 ms
+    shape = ("--buffers=24", "--mib=16", "--steps=1500", *more[:1])
     faults = {}
     for policy in ("demand", "window"):
         done = job.run(*shape, memory_mib=256, mode="timing", run=(*slow, "--policy", policy))
