@@ -35,6 +35,11 @@ ASSUMED = {
     "lanes": ("priority", "apart"),
     "tma": ("faults",),
     "engine": ("kept",),
+    "lazy": ("same_context", "everywhere", "eager"),
+    "poller": ("free",),
+    "pinned_copies": ("same",),
+    "waits": ("soon",),
+    "attributes": ("known",),
 }
 """Outcomes of docs/first-card.md for which pump works as designed."""
 

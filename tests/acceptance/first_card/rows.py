@@ -21,6 +21,19 @@ FELT_MOST, FELT_US = 2.0, 100.0
 """Bounds for a launch during an eviction: multiple of the control's p99, microseconds above it."""
 ENGINE_MOST = 0.8
 """A process counts as slowed if it keeps at most this share of its rate next to a computing one."""
+LATE_US = 5000.0
+"""A call waits for a kernel of 30 ms if it takes this much longer than usual."""
+POLL_MOST, POLL_US = 1.1, 20.0
+"""Bounds for a launch beside a poller: multiple of the control's median, microseconds above p99."""
+COPIES_MOST = 1.05
+"""Largest acceptable time of a copy to managed memory relative to plain memory."""
+WAKE_US = 25.0
+"""Largest acceptable time that a blocking wait adds; a slice takes 40 us or more."""
+CORRECTED = (
+    *("MEMORY_TYPE", "IS_MANAGED", "HOST_POINTER", "RANGE_START_ADDR", "RANGE_SIZE"),
+    *("ALLOWED_HANDLE_TYPES", "MEMPOOL_HANDLE"),
+)
+"""Attributes that pump answers as for plain memory (shim/pool/pointer_answers.c)."""
 FAULT_US = 10.0
 """A write to resident memory has faulted if it takes this much longer than before."""
 
@@ -163,6 +176,54 @@ def engine(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("kept" if share["faults"] < midway else "given_away"), said
 
 
+def lazy(result: Mapping[str, Json]) -> tuple[str, str]:
+    def longest(context: str, kind: str) -> float:
+        return max(float(us) for us in result[context][kind]["longest_us"].values())
+
+    known, first = (result["same_context"][kind]["launch_us"] for kind in ("known", "first"))
+    own, other = longest("same_context", "first"), longest("another_context", "first")
+    said = (
+        f"on a busy GPU a first launch takes {first:.0f} us, a later one {known:.0f} us; the "
+        f"longest call beside it {own:.0f} us, in another context {other:.0f} us"
+    )
+    if not result["lazy"]:
+        return "eager", said
+    if first <= known + LATE_US:
+        return "at_once", said
+    if own <= longest("same_context", "known") + LATE_US:
+        return "drains", said
+    return ("same_context" if other <= LATE_US else "everywhere"), said
+
+
+def poller(result: Mapping[str, Json]) -> tuple[str, str]:
+    control, same, other = (result[name] for name in ("control", "same_context", "another"))
+    said = ", ".join(f"{row['median']:.2f} us ({row['p99']:.1f})" for row in (control, same, other))
+    said = f"a launch, median and p99, beside a sleeper, a poller, one in another context: {said}"
+    free = same["median"] <= POLL_MOST * control["median"] and same["p99"] <= max(
+        FELT_MOST * control["p99"], control["p99"] + POLL_US
+    )
+    return ("free" if free else "felt"), said
+
+
+def pinned_copies(result: Mapping[str, Json]) -> tuple[str, str]:
+    ratios = {name: float(row["managed_over_plain"]) for name, row in result.items()}
+    worst = max(ratios, key=lambda name: ratios[name])
+    said = f"worst: {worst}, {ratios[worst]:.3f} times plain memory"
+    return ("same" if ratios[worst] <= COPIES_MOST else "slower"), said
+
+
+def waits(result: Mapping[str, Json]) -> tuple[str, str]:
+    spinning, blocking = (float(result[f"{how}_us"]["median"]) for how in ("spinning", "blocking"))
+    said = f"a kernel of 100 us is waited for in {spinning:.0f} us, blocking in {blocking:.0f} us"
+    return ("soon" if blocking - spinning <= WAKE_US else "late"), said
+
+
+def attributes(result: Mapping[str, Json]) -> tuple[str, str]:
+    more = [name for name in result["differ"] if name not in CORRECTED]
+    said = f"differ: {', '.join(result['differ'])}"
+    return ("more", f"{said}; not corrected: {', '.join(more)}") if more else ("known", said)
+
+
 def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
     items = result["items"]
     failed = [item["name"] for item in items if item["status"] == "fail"]
@@ -183,7 +244,8 @@ JUDGES = {
         judge.__name__: judge
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
-    **{judge.__name__: judge for judge in (lanes, tma, engine, speed)},
+    **{judge.__name__: judge for judge in (lanes, tma, engine, lazy, poller)},
+    **{judge.__name__: judge for judge in (pinned_copies, waits, attributes, speed)},
 }
 """Judges by row name; stages without an entry are judged by their verdicts."""
 

@@ -69,7 +69,7 @@ class PoolProps(ctypes.Structure):
     )
 
 
-TO_HOST, NON_BLOCKING, DISABLE_TIMING, ATTACH_GLOBAL = -1, 1, 2, 1
+TO_HOST, NON_BLOCKING, BLOCKING_SYNC, DISABLE_TIMING, ATTACH_GLOBAL = -1, 1, 1, 2, 1
 NOT_READY, INVALID_VALUE = 600, 1
 
 # Argument types by exact ELF symbol: libcuda's unversioned names often have old ABIs.
@@ -125,6 +125,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventQuery": (PTR,),
     "cuEventSynchronize": (PTR,),
     "cuEventElapsedTime": (PTR, PTR, PTR),
+    "cuModuleGetLoadingMode": (PTR,),
     "cuLaunchKernel": (PTR, U32, U32, U32, U32, U32, U32, U32, PTR, PTR, PTR),
     "cuFuncGetParamInfo": (PTR, SIZE, PTR, PTR),
     "cuKernelGetParamInfo": (PTR, SIZE, PTR, PTR),

@@ -81,6 +81,24 @@ def test_lanes_of_another_priority_are_judged_by_whether_they_hold_streams_up(
         assert answer == expected, said
 
 
+BESIDE = ("lazy", "poller", "pinned_copies", "waits", "attributes")
+
+
+@pytest.mark.parametrize(("locks", "expected"), [("lazy", "same_context"), ("none", "eager")])
+def test_questions_about_loads_polls_copies_and_waits_find_what_the_model_has(
+    tmp_path: Path, locks: str, expected: str
+) -> None:
+    names = BESIDE if locks == "lazy" else ("lazy",)
+    answers = asked(tmp_path, f"locks={locks}", *names)
+    assert {answers[name]["status"] for name in names} == {"ok"}, answers
+    key, said = first_card_rows.lazy(answers["lazy"]["result"])
+    assert key == expected, said
+    if locks == "lazy":
+        for row in ("poller", "pinned_copies", "waits"):
+            assert getattr(first_card_rows, row)(answers[row]["result"])[1], row
+        assert first_card_rows.attributes(answers["attributes"]["result"])[0] == "known", answers
+
+
 def test_tensor_maps_are_unsupported_where_no_kernel_can_use_one(answers: dict[str, Any]) -> None:
     answer = answers["tma"]
     assert (answer["status"], answer["result"]) == ("unsupported", {}), answer

@@ -73,6 +73,28 @@ def shares(computes: float, faults: float, waits: float) -> dict[str, Any]:
     return {work: {"share": share} for work, share in found.items()}
 
 
+def loads(first: float, same: float, other: float, lazy: bool = True) -> dict[str, Any]:
+    """The microseconds of a first launch, and of the longest calls beside it."""
+
+    def row(launch_us: float, longest_us: float) -> dict[str, Any]:
+        return {"launch_us": launch_us, "longest_us": {"cuEventQuery": longest_us, "prefetch": 9}}
+
+    return {
+        "lazy": lazy,
+        "same_context": {"known": row(8, 20), "first": row(first, same)},
+        "another_context": {"known": row(8, 20), "first": row(first, other)},
+    }
+
+
+def polls(median: float, p99: float) -> dict[str, Any]:
+    quiet = {"median": 4.0, "p99": 9.0}
+    return {
+        "control": quiet,
+        "same_context": {"median": median, "p99": p99},
+        "another": quiet,
+    }
+
+
 def items(*statuses: str) -> dict[str, Any]:
     return {"items": [{"name": f"i{n}", "status": status} for n, status in enumerate(statuses)]}
 
@@ -110,6 +132,20 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("tma", "faults", maps(True, 0)),
     ("tma", "packed", maps(True, -1)),
     ("tma", "wrong_bits", maps(False, 0)),
+    ("lazy", "same_context", loads(30_000, 29_900, 30)),
+    ("lazy", "everywhere", loads(30_000, 29_900, 29_800)),
+    ("lazy", "drains", loads(30_000, 40, 30)),
+    ("lazy", "at_once", loads(90, 40, 30)),
+    ("lazy", "eager", loads(90, 40, 30, lazy=False)),
+    ("poller", "free", polls(4.2, 15.0)),
+    ("poller", "felt", polls(4.2, 40.0)),
+    ("poller", "felt", polls(6.0, 9.0)),
+    ("pinned_copies", "same", {"cuMemcpyHtoD_4_kib": {"managed_over_plain": 1.02}}),
+    ("pinned_copies", "slower", {"cuMemcpyHtoD_4_kib": {"managed_over_plain": 1.3}}),
+    ("waits", "soon", {"spinning_us": {"median": 104.0}, "blocking_us": {"median": 112.0}}),
+    ("waits", "late", {"spinning_us": {"median": 104.0}, "blocking_us": {"median": 160.0}}),
+    ("attributes", "known", {"differ": ["IS_MANAGED", "HOST_POINTER"]}),
+    ("attributes", "more", {"differ": ["IS_MANAGED", "MAPPED"]}),
     ("engine", "kept", shares(0.5, 0.5, 1.0)),
     ("engine", "given_away", shares(0.5, 0.9, 1.0)),
     ("engine", "kept_by_waits", shares(0.5, 0.5, 0.5)),

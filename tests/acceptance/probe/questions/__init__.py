@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from probe.gpu import Gpu
 from probe.questions import (
+    ask_attributes,
+    ask_beside,
     ask_calls,
     ask_capture,
     ask_copies,
@@ -47,6 +49,7 @@ DEFINED = (
     *questions_of(
         ask_stream_values, ask_copies, ask_pool, ask_duplicates, ask_pageable, ask_engine
     ),
+    *questions_of(ask_beside, ask_attributes),
 )
 ORDERED = sorted(
     DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)

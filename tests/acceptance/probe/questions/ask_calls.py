@@ -10,6 +10,7 @@ from typing import Any
 from probe.driver import (
     ATTACH_GLOBAL,
     BLOCK,
+    BLOCKING_SYNC,
     DISABLE_TIMING,
     INT,
     KIB,
@@ -83,6 +84,26 @@ def ask_call_cost(gpu: Gpu, out: Notes) -> None:
         out["cuFuncGetParamInfo_us"] = cost_of(info)
     except UnsupportedError as error:
         out["cuFuncGetParamInfo_us"] = {"unsupported": str(error)}
+
+
+SLICE_NS = 100_000
+"""GPU time of a slice of 4 MiB on a fast link."""
+
+
+@question(20, "whether executors should block or poll until a slice has arrived", managed=False)
+def ask_waits(gpu: Gpu, out: Notes) -> None:
+    gpu.warm_up()
+    spin = gpu.spin(SLICE_NS)
+    for label, flags in (("spinning", 0), ("blocking", BLOCKING_SYNC)):
+        event = handle_of("cuEventCreate", flags | DISABLE_TIMING)
+        spent = []
+        for _ in range(200):
+            start = now()
+            gpu.launch(spin)
+            call("cuEventRecord", event, gpu.stream)
+            call("cuEventSynchronize", event)
+            spent.append(now() - start)
+        out[f"{label}_us"] = us(spent[20:])
 
 
 BURST_NS = 20_000_000.0

@@ -6,12 +6,13 @@ import ctypes
 import functools
 from typing import Any
 
-from probe.driver import BLOCK, KIB, TO_HOST, call, timed
+from probe.driver import BLOCK, KIB, MIB, TO_HOST, call, timed
 from probe.figures import Json, gbps, median, now, rounded, us
 from probe.gpu import Gpu, peek
 from probe.registry import Notes, question
 
 MEMSET_BLOCKS = 32
+PINNED_SIZES = (4 * KIB, MIB, 64 * MIB)
 
 
 @question(40, "whether .item()-sized copies move pages; what copies on absent memory cost")
@@ -59,6 +60,27 @@ def ask_small_copies(gpu: Gpu, out: Notes) -> None:
         peek_ns.append(now() - begin)
     out["cpu_load_resident"] = {"load_us": us(peek_ns), "chain_afterwards": chain_us()}
     large_copies(gpu, out, address, plain, length)
+
+
+@question(30, "whether copies from pinned memory are slower to managed memory that is resident")
+def ask_pinned_copies(gpu: Gpu, out: Notes) -> None:
+    gpu.warm_up()
+    most = PINNED_SIZES[-1]
+    host, places = gpu.pinned(most), {"managed": gpu.written(most), "plain": gpu.plain(most)}
+    for size in PINNED_SIZES:
+        for name in ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"):
+            spent: dict[str, list[int]] = {kind: [] for kind in places}
+            for _ in range(8 if size == most else 60):  # alternate, so that both see the same clock
+                for kind, address in places.items():
+                    pair = (address, host) if "HtoD" in name else (host, address)
+                    start = now()
+                    call(name, *pair, size, gpu.stream)
+                    gpu.sync()
+                    spent[kind].append(now() - start)
+            row: Json = {f"{kind}_us": us(samples[2:]) for kind, samples in spent.items()}
+            managed, plain = (median(spent[kind][2:]) for kind in ("managed", "plain"))
+            row["managed_over_plain"] = rounded(managed / plain)
+            out[f"{name.removesuffix('Async_v2')}_{size // KIB}_kib"] = row
 
 
 def large_copies(gpu: Gpu, out: Notes, address: int, plain: int, length: int) -> None:
