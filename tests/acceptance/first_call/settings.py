@@ -35,6 +35,7 @@ ASSUMED = {
     "lanes": ("priority", "apart"),
     "tma": ("faults",),
     "engine": ("kept",),
+    "bulk": ("right",),
     "lazy": ("same_context", "everywhere", "eager"),
     "poller": ("free",),
     "pinned_copies": ("same",),

@@ -164,6 +164,13 @@ def tma(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("packed" if at < 0 else "faults"), said
 
 
+def bulk(result: Mapping[str, Json]) -> tuple[str, str]:
+    wrong = [name for name, row in result.items() if not row["bits_right"]]
+    if wrong:
+        return "wrong_bits", ", ".join(wrong)
+    return "right", f"{len(result)} runs, also while the memory leaves the GPU"
+
+
 def engine(result: Mapping[str, Json]) -> tuple[str, str]:
     share = {work: float(row["share"]) for work, row in result.items()}
     said = ", ".join(f"{share[work]:.2f} beside one that {work}" for work in share)
@@ -244,7 +251,7 @@ JUDGES = {
         judge.__name__: judge
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
-    **{judge.__name__: judge for judge in (lanes, tma, engine, lazy, poller)},
+    **{judge.__name__: judge for judge in (lanes, tma, engine, bulk, lazy, poller)},
     **{judge.__name__: judge for judge in (pinned_copies, waits, attributes, speed)},
 }
 """Judges by row name; stages without an entry are judged by their verdicts."""

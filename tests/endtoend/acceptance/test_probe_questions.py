@@ -53,7 +53,7 @@ def asked(folder: Path, setting: str, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return asked(tmp_path_factory.mktemp("questions"), "queues=apart", "lanes", "tma")
+    return asked(tmp_path_factory.mktemp("questions"), "queues=apart", "lanes", "tma", "bulk")
 
 
 def test_lanes_are_held_and_busy_in_each_environment_and_at_each_priority(
@@ -99,19 +99,25 @@ def test_questions_about_loads_polls_copies_and_waits_find_what_the_model_has(
         assert first_card_rows.attributes(answers["attributes"]["result"])[0] == "known", answers
 
 
-def test_tensor_maps_are_unsupported_where_no_kernel_can_use_one(answers: dict[str, Any]) -> None:
-    answer = answers["tma"]
-    assert (answer["status"], answer["result"]) == ("unsupported", {}), answer
+@pytest.mark.parametrize("name", ["tma", "bulk"])
+def test_tensor_maps_are_unsupported_where_no_kernel_can_use_one(
+    answers: dict[str, Any], name: str
+) -> None:
+    answer = answers[name]
+    assert answer["status"] == "unsupported" and not set(answer["result"]) - {"descriptor"}
     assert answer["reason"]
 
 
 def test_tensor_maps_compile_for_the_first_card_that_has_them(tmp_path: Path) -> None:
     from probe.kernels import cached_kernels
-    from probe.questions import ask_tma
+    from probe.questions import ask_bulk, ask_tma
 
     cubin, ptx = cached_kernels(tmp_path, ask_tma.ARCH_LEAST, ask_tma.SOURCE)
     assert cubin[:4] == b"\x7fELF"
     assert b"cp.async.bulk.tensor.1d" in ptx
+    cubin, ptx = cached_kernels(tmp_path, ask_tma.ARCH_LEAST, ask_bulk.SOURCE)
+    assert cubin[:4] == b"\x7fELF"
+    assert all(f".entry {name}(".encode() in ptx for name in ask_bulk.KERNELS)
 
 
 def test_a_process_whose_kernel_waits_for_faults_keeps_the_engine_of_a_shared_card(

@@ -75,7 +75,14 @@ def near() -> dict[str, Json]:
     place = {"us": 1.0, "bits_right": True}
     maps = {"on_host": place, "resident": place, "descriptor": {"address_at_byte": 0}}
     shares = {"computes": {"share": 0.5}, "faults": {"share": 0.5}, "waits": {"share": 1.0}}
-    results = {"discard": discard, "kernel_speed": speed, "tma": maps, "engine": shares}
+    bulk = {"bulk_add_leaving": place}
+    results = {
+        "discard": discard,
+        "kernel_speed": speed,
+        "tma": maps,
+        "engine": shares,
+        "bulk": bulk,
+    }
     return {name: {"status": "ok", "reason": "", "result": one} for name, one in results.items()}
 
 

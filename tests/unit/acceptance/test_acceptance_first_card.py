@@ -132,6 +132,8 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("tma", "faults", maps(True, 0)),
     ("tma", "packed", maps(True, -1)),
     ("tma", "wrong_bits", maps(False, 0)),
+    ("bulk", "right", {"bulk_add_leaving": {"bits_right": True}}),
+    ("bulk", "wrong_bits", {"bulk_add_leaving": {"bits_right": False}}),
     ("lazy", "same_context", loads(30_000, 29_900, 30)),
     ("lazy", "everywhere", loads(30_000, 29_900, 29_800)),
     ("lazy", "drains", loads(30_000, 40, 30)),

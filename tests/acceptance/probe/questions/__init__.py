@@ -6,6 +6,7 @@ from probe.gpu import Gpu
 from probe.questions import (
     ask_attributes,
     ask_beside,
+    ask_bulk,
     ask_calls,
     ask_capture,
     ask_copies,
@@ -49,7 +50,7 @@ DEFINED = (
     *questions_of(
         ask_stream_values, ask_copies, ask_pool, ask_duplicates, ask_pageable, ask_engine
     ),
-    *questions_of(ask_beside, ask_attributes),
+    *questions_of(ask_beside, ask_attributes, ask_bulk),
 )
 ORDERED = sorted(
     DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)

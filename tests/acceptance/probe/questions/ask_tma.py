@@ -59,12 +59,7 @@ def ask_tma(gpu: Gpu, out: Notes) -> None:
         index for index in range(MAP_WORDS) if descriptor[index] != moved[index]
     ]
     del other
-    module = load_module(cached_kernels(gpu.cache, gpu.arch, SOURCE))
-    control = launch_of(module, "tma_control", U64(sink), U32(CONTROL))
-    gpu.launch(control)
-    gpu.sync()
-    if words(sink) != [CONTROL] * BLOCKS:
-        raise UnsupportedError("kernels do not run here: the control wrote nothing")
+    module = running_module(gpu, sink)
     read = launch_of(module, "tma_read", descriptor, U32(BLOCK // 4), U64(sink))
     for block in range(BLOCKS):
         tile = (ctypes.c_uint32 * BOX_WORDS).from_address(address + block * BLOCK)
@@ -84,6 +79,17 @@ def ask_tma(gpu: Gpu, out: Notes) -> None:
     again_ns = gpu.kernel_ns(read)
     out["resident_again_us"] = rounded(again_ns / 1e3)
     del held
+
+
+def running_module(gpu: Gpu, sink: int) -> Any:
+    """Returns the module of SOURCE. `sink`: pinned words, one for each block. Raises
+    UnsupportedError if its kernels do not run, as on a virtual GPU."""
+    module = load_module(cached_kernels(gpu.cache, gpu.arch, SOURCE))
+    gpu.launch(launch_of(module, "tma_control", U64(sink), U32(CONTROL)))
+    gpu.sync()
+    if words(sink) != [CONTROL] * BLOCKS:
+        raise UnsupportedError("kernels do not run here: the control wrote nothing")
+    return module
 
 
 def launch_of(module: Any, name: str, *values: Any) -> Launch:
