@@ -114,6 +114,16 @@ static bool one_waits(uint32_t device, uint64_t bytes) {
   return waits;
 }
 
+/* Warns that memory at such addresses will not be paged. */
+static void say_refused(uint64_t bytes) {
+  static uint32_t said;
+  pump_log_once(&said, PUMP_LOG_WARNING,
+                "the driver refuses %.1f GiB of managed memory for a reservation of "
+                "addresses, so memory mapped there stays on the GPU. For PyTorch set "
+                "PYTORCH_ALLOC_CONF=expandable_segments:False",
+                (double)bytes / (1 << 30));
+}
+
 bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
                          unsigned long long flags, CUresult *result) {
   CUcontext context = NULL;
@@ -126,7 +136,10 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
       one_waits((uint32_t)device, bytes))
     return false;
   CUdeviceptr base = take_managed(bytes, alignment, &managed);
-  if (base == 0) return false;
+  if (base == 0) {
+    say_refused(bytes);
+    return false;
+  }
   pthread_mutex_lock(&mapped_lock);
   bool added = add_place(base, bytes, managed, (uint32_t)device, context) != NULL;
   pthread_mutex_unlock(&mapped_lock);

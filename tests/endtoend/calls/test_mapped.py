@@ -95,6 +95,14 @@ def test_the_limit_counts_what_is_created_not_what_is_reserved(tmp_path: Path) -
     assert "exceed this job's limit of 96 MiB" in lines
 
 
+def test_where_the_driver_refuses_managed_memory_the_user_is_told(tmp_path: Path) -> None:
+    refused = {"PUMP_VIRTUAL_FAIL": "cuMemAllocManaged:1:2"}
+    found, lines = run("counted", tmp_path, f"--virtual-set=memory={ROOM}", **refused)
+    plain, _ = run("counted", tmp_path, f"--virtual-set=memory={ROOM}", PUMP_DISABLE="1")
+    assert found == plain
+    assert "for a reservation of addresses" in lines and "expandable_segments:False" in lines
+
+
 def test_memory_has_one_address_and_the_refusal_names_the_remedy(tmp_path: Path) -> None:
     found, lines = run("aliased", tmp_path)
     assert found == NOT_SUPPORTED
