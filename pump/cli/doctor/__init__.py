@@ -66,7 +66,7 @@ def examine(virtual: str | None, words: list[str], environ: dict[str, str]) -> l
     sizes = [d["bytes"] for d in answer["devices"]] if isinstance(answer, dict) else []
     if virtual is None:
         found = [*host.platform(), *found, *switches.mps(environ)]
-        found += [host.device_files()] if sizes else []
+        found += [host.device_files(), *host.fragmentation(max(sizes))] if sizes else []
     found += host.kernel()
     found += host.daemon()
     found += [host.memory(max(sizes, default=0)), host.address_space()]

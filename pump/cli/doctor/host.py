@@ -17,6 +17,7 @@ GIB = 1 << 30
 UNLIMITED = 1 << 62
 # The share of host memory that the shim leaves to other programs (shim/memory/host_memory.c).
 RESERVE_SHARE, RESERVE_LEAST, RESERVE_MOST = 20, GIB // 2, 4 * GIB
+PAGE_BYTES, BLOCK_ORDER = 4096, 9  # of /proc/buddyinfo; a block of 2 MiB is 2^9 pages
 NVIDIA_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 WSL_FILES = ("/dev/dxg",)
 
@@ -122,6 +123,29 @@ def memory(largest_device_bytes: int, cgroups: str = "/sys/fs/cgroup") -> Findin
         text += "larger jobs run out of memory"
         return warning("host memory", text, remedy)
     return ok("host memory", text)
+
+
+def fragmentation(largest_device_bytes: int) -> list[Finding]:
+    """Checks whether free host memory is in pieces as large as a block of 2 MiB.
+
+    For each block that leaves the GPU, nvidia-uvm allocates a piece of 2 MiB, else of 64 KiB, else
+    of 4 KiB, without reclaim or compaction (uvm_pmm_sysmem.c). Programs that page take up to 1.5
+    times as long with pieces of 4 KiB, by the model (docs/uvm.md).
+    """
+    whole_bytes = pages = 0
+    for line in _lines(f"{psutil.PROCFS_PATH}/buddyinfo"):
+        counts = line.split()[4:]  # Node 0, zone Normal 5 3 ...: free pieces of 2^n pages
+        pieces = [int(count) << order for order, count in enumerate(counts) if count.isdigit()]
+        pages += sum(pieces)
+        whole_bytes += sum(pieces[BLOCK_ORDER:]) * PAGE_BYTES
+    host = _whole_host()
+    if pages == 0 or host is None:
+        return []
+    text = f"{size(whole_bytes)} of free host memory in pieces of 2 MiB or larger"
+    if whole_bytes >= min(largest_device_bytes, host[0]) // 2:
+        return [ok("host pages", text)]
+    remedy = "as root: echo 1 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory"
+    return [warning("host pages", f"only {text}: transfers may be slower", remedy)]
 
 
 def headroom(cgroups: str) -> tuple[int, int, str]:

@@ -197,6 +197,30 @@ def test_host_memory_is_what_the_tightest_level_leaves(
     assert unknown.status == WARNING and "--limit" in unknown.remedy
 
 
+@pytest.mark.parametrize(
+    ("large", "available_gib", "status"),
+    [(9 * 512, 40, OK), (2 * 512, 40, WARNING), (2 * 512, 3, OK)],
+)
+def test_free_host_memory_in_small_pieces_is_told(
+    large: int, available_gib: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU of 16 GiB. `large`: free pieces of 2 MiB; as many bytes again are in single pages."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    assert host.fragmentation(16 * GIB) == []
+    zeros = "0 " * 8
+    (tmp_path / "buddyinfo").write_text(
+        "Node 0, zone      DMA      1      0      0      0\n"
+        f"Node 0, zone   Normal {large * 512} {zeros} {large}      0\n"
+    )
+    (tmp_path / "meminfo").write_text(
+        f"MemTotal: {64 * GIB >> 10} kB\nMemFree: {GIB >> 10} kB\n"
+        f"MemAvailable: {available_gib * GIB >> 10} kB\n"
+    )
+    (told,) = host.fragmentation(16 * GIB)
+    assert told.status == status and f"{large / 512:.1f} GiB" in told.text
+    assert (told.remedy != "") == (status == WARNING)
+
+
 def test_under_wsl_the_gpu_has_another_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
