@@ -273,6 +273,8 @@ CLAIMS = (
     Claim("UVM_MIGRATE holds mmap_lock", ("felt_by_others",), partial(locks, otherwise=MEASURED)),
     Claim("a prefetch to the host holds libcuda's lock", ("felt_by_others",),
           partial(outcome, "felt_by_others", ("in_its_context",), ("up_to_256",))),
+    Claim("sparse rows are read in place faster", ("remote",),
+          partial(outcome, "remote", ("in_place",), ("slow", "migrates"))),
     Claim("bulk copies of managed memory", ("bulk",),
           partial(outcome, "bulk", ("right",), ("wrong_bits",))),
     Claim("with lazy loading, a function's first launch", ("lazy",),

@@ -41,6 +41,7 @@ ASSUMED = {
     "pinned_copies": ("same",),
     "waits": ("soon",),
     "attributes": ("known",),
+    "remote": ("in_place",),
 }
 """Outcomes of docs/first-card.md for which pump works as designed."""
 

@@ -231,6 +231,20 @@ def attributes(result: Mapping[str, Json]) -> tuple[str, str]:
     return ("more", f"{said}; not corrected: {', '.join(more)}") if more else ("known", said)
 
 
+def remote(result: Mapping[str, Json]) -> tuple[str, str]:
+    rates = ", ".join(
+        f"{name.removeprefix('rows_of_')} B: {row['gbps']:.2f} GB/s" for name, row in result.items()
+    )
+    moved = [
+        name for name, row in result.items() if row["in_place_us"][-1] < 2 * row["resident_us"]
+    ]
+    said = f"rows of {rates}"
+    if moved:
+        return "migrates", f"{said}; as fast as resident at the end: {', '.join(moved)}"
+    faster = [name for name, row in result.items() if row["in_place_us"][0] < row["migrated_us"]]
+    return ("in_place" if faster else "slow"), said
+
+
 def verdicts(result: Mapping[str, Json]) -> tuple[str, str]:
     items = result["items"]
     failed = [item["name"] for item in items if item["status"] == "fail"]
@@ -252,7 +266,7 @@ JUDGES = {
         for judge in (symbols, param_info, capture, kernel_speed, discard, felt_by_others)
     },
     **{judge.__name__: judge for judge in (lanes, tma, engine, bulk, lazy, poller)},
-    **{judge.__name__: judge for judge in (pinned_copies, waits, attributes, speed)},
+    **{judge.__name__: judge for judge in (pinned_copies, waits, attributes, remote, speed)},
 }
 """Judges by row name; stages without an entry are judged by their verdicts."""
 

@@ -37,7 +37,7 @@ from probe.driver import (
     must,
     timed,
 )
-from probe.figures import now
+from probe.figures import now, rounded
 from probe.kernels import Images, cached_kernels
 
 MANAGED_CAP = 4 * GIB  # hard rule: never more managed memory than this in one process
@@ -90,7 +90,9 @@ class Gpu:
             self.device = must(driver.cuDeviceGet(0), "cuDeviceGet")
         except (CudaError, RuntimeError) as error:
             raise NoDriverError(f"the CUDA driver cannot be used: {error}") from error
+        start = now()
         self.context = int(must(driver.cuDevicePrimaryCtxRetain(self.device), "primary context"))
+        self.context_ms = rounded((now() - start) / 1e6)
         call("cuCtxSetCurrent", self.context)
         self.managed_cap, self.cache = managed_cap, cache
         self.held: dict[int, int] = {}

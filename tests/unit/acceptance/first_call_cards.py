@@ -76,12 +76,14 @@ def near() -> dict[str, Json]:
     maps = {"on_host": place, "resident": place, "descriptor": {"address_at_byte": 0}}
     shares = {"computes": {"share": 0.5}, "faults": {"share": 0.5}, "waits": {"share": 1.0}}
     bulk = {"bulk_add_leaving": place}
+    sparse = {"migrated_us": 60_000.0, "resident_us": 90.0, "in_place_us": [700.0], "gbps": 12.0}
     results = {
         "discard": discard,
         "kernel_speed": speed,
         "tma": maps,
         "engine": shares,
         "bulk": bulk,
+        "remote": {"rows_of_128": sparse},
     }
     return {name: {"status": "ok", "reason": "", "result": one} for name, one in results.items()}
 

@@ -95,6 +95,11 @@ def polls(median: float, p99: float) -> dict[str, Any]:
     }
 
 
+def reads(migrated: float, resident: float, *in_place: float) -> dict[str, Any]:
+    row = {"migrated_us": migrated, "resident_us": resident, "in_place_us": list(in_place)}
+    return {"rows_of_128": {**row, "gbps": 1.0}}
+
+
 def items(*statuses: str) -> dict[str, Any]:
     return {"items": [{"name": f"i{n}", "status": status} for n, status in enumerate(statuses)]}
 
@@ -144,6 +149,9 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("poller", "felt", polls(6.0, 9.0)),
     ("pinned_copies", "same", {"cuMemcpyHtoD_4_kib": {"managed_over_plain": 1.02}}),
     ("pinned_copies", "slower", {"cuMemcpyHtoD_4_kib": {"managed_over_plain": 1.3}}),
+    ("remote", "in_place", reads(60_000, 100, 900, 880)),
+    ("remote", "slow", reads(600, 100, 900, 880)),
+    ("remote", "migrates", reads(60_000, 100, 60_000, 110)),
     ("waits", "soon", {"spinning_us": {"median": 104.0}, "blocking_us": {"median": 112.0}}),
     ("waits", "late", {"spinning_us": {"median": 104.0}, "blocking_us": {"median": 160.0}}),
     ("attributes", "known", {"differ": ["IS_MANAGED", "HOST_POINTER"]}),

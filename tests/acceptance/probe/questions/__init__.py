@@ -22,6 +22,7 @@ from probe.questions import (
     ask_params,
     ask_pool,
     ask_prefetch,
+    ask_remote,
     ask_speed,
     ask_stream_values,
     ask_symbols,
@@ -50,7 +51,7 @@ DEFINED = (
     *questions_of(
         ask_stream_values, ask_copies, ask_pool, ask_duplicates, ask_pageable, ask_engine
     ),
-    *questions_of(ask_beside, ask_attributes, ask_bulk),
+    *questions_of(ask_beside, ask_attributes, ask_bulk, ask_remote),
 )
 ORDERED = sorted(
     DEFINED, key=lambda asked: FIRST.index(asked.name) if asked.name in FIRST else len(FIRST)

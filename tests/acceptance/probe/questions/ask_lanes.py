@@ -38,6 +38,7 @@ CONNECTIONS = {
 def ask_lanes(gpu: Gpu, out: Notes) -> None:
     chosen = priorities()
     out["priorities"] = chosen
+    out["context_ms"], out["free_mib"] = gpu.context_ms, gpu.memory_info()[0] // MIB
     for name, priority in chosen.items():
         try:
             out[f"held_{name}"] = held(gpu, priority)
