@@ -11,6 +11,7 @@ DESIGN
   (control_server.py) and of the system service (lease_client.py).
 
   The supervisor ends on a signal, or when the job's first process has ended and no client is left.
+  Workers end with their clients, but a stopped one (SIGSTOP) cannot, so it is continued then.
   The socket and the job's folder are removed afterwards (place.py).
 
   Bounds: MAX_CLIENTS workers; MAX_HANDSHAKES connections without a hello, each for at most
@@ -44,6 +45,8 @@ MAX_HANDSHAKES = 64
 HELLO_TIMEOUT_S = 2.0
 ACCEPT_PAUSE_S = 0.5
 """Pause after accept ran out of descriptors or memory, because the listener stays readable."""
+RESUME_S = 2.0
+"""Time between two checks for stopped workers after the job's end."""
 WARM_DELAY_MIN_S = 0.1
 WARM_DELAY_MAX_S = 30.0
 WARM_STEADY_S = 30.0
@@ -86,6 +89,7 @@ class Supervisor:
         self._warm_due: float | None = None
         self._accept_due: float | None = None
         self._job_ended = False
+        self._resume_due: float | None = None
         self._stopped = False
         self._signals = Signals()
 
@@ -121,7 +125,7 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         dues = [*self._handshakes.values(), self._warm_due, self._accept_due]
-        dues += [self._controls.due(), self._leases.due()]
+        dues += [self._controls.due(), self._leases.due(), self._resume_due]
         due = min((due for due in dues if due is not None), default=None)
         timeout = None if due is None else max(0.0, due - time.monotonic())
         if self._job.pidfd is None and not self._job_ended:
@@ -137,6 +141,9 @@ class Supervisor:
         self._leases.on_time(now)
         if self._warm_due is not None and now >= self._warm_due:
             self._start_warm()
+        if self._resume_due is not None and now >= self._resume_due:
+            self._resume_due = now + RESUME_S
+            self._resume_workers()
         if self._accept_due is not None and now >= self._accept_due:
             self._accept_due = now + ACCEPT_PAUSE_S
             with contextlib.suppress(OSError):
@@ -158,6 +165,7 @@ class Supervisor:
 
     def _job_has_ended(self) -> None:
         self._job_ended = True
+        self._resume_due = time.monotonic() + RESUME_S
         if self._job.pidfd is not None:
             self._selector.unregister(self._job.pidfd)
         log.info("job %d has ended; %d clients are left", self._job.pid, len(self._lifelines))
@@ -354,6 +362,16 @@ class Supervisor:
         with contextlib.suppress(OSError):
             return os.waitpid(self._warm_pid, 0)[1]
         return 0
+
+    def _resume_workers(self) -> None:
+        """Continues workers that are stopped, so that they see that their clients have ended."""
+        import psutil  # not at the start, which it would delay
+
+        with contextlib.suppress(psutil.Error):
+            for worker in psutil.Process(self._warm_pid).children():
+                if worker.status() == psutil.STATUS_STOPPED:
+                    log.info("continues worker %d, which was stopped", worker.pid)
+                    worker.resume()
 
     # ---- the end ----
 

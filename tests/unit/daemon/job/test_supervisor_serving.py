@@ -180,6 +180,16 @@ def test_it_ends_when_the_job_has_ended_and_the_last_client_has_left(scene: Scen
     assert not scene.socket.exists()
 
 
+def test_a_stopped_worker_does_not_keep_it_after_the_jobs_end(scene: Scene) -> None:
+    client = scene.client()
+    worker = client.worker_pid()
+    os.kill(worker, signal.SIGSTOP)
+    client.close()
+    scene.end_job()
+    assert scene.supervisor.wait(10) == 0
+    eventually(lambda: not alive(worker), "the worker to end")
+
+
 def test_without_pidfds_the_end_of_the_job_is_seen_as_well(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "--no-pidfd")
     try:
