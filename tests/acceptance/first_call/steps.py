@@ -13,8 +13,10 @@ from acceptance import host_memory, running
 from acceptance.first_call.call import FAIL, INFO, LATE, PASS, UNAVAILABLE, Call, Told
 from acceptance.first_card import rows
 
-DECIDING = tuple(rows.questions())
-"""The questions of scripts/gpu_probe whose answers decide on a mechanism of pump."""
+LATER = ("poller", "pinned_copies", "waits", "attributes", "remote")
+"""Questions of docs/first-card.md that may wait for call B."""
+DECIDING = tuple(name for name in rows.questions() if name not in LATER)
+"""The questions of scripts/gpu_probe whose answers decide on a mechanism of pump, for call A."""
 QUICK = ("symbols", "param_info", "capture", "tma")
 GVISOR_CHANGES = ("discard", "felt_by_others", "lanes", "duplicates")
 """Questions whose answers under gVisor do not transfer to other machines (probe/transfer.py)."""
