@@ -38,7 +38,7 @@ struct pump_adapt_sample {
   uint64_t done_ns;   /* time from the call's return to completion */
   uint64_t bytes;     /* length of the slice */
   uint32_t waiting;   /* commands still queued when this slice was taken */
-  uint32_t in_flight; /* slices of the direction in the driver, including this one */
+  uint32_t in_flight; /* slices in the driver, of all threads, including this one */
 };
 
 struct pump_adapt {
@@ -50,7 +50,7 @@ struct pump_adapt {
   /* the search */
   int32_t trial;       /* +1 or -1: change of threads on trial; 0: no trial */
   uint32_t base;       /* number of threads that the trial is compared with */
-  uint32_t pairs;      /* number of pairs measured; each has a spell per number */
+  uint32_t pairs;      /* pairs of spells measured, one with each number of threads */
   double sum, squares; /* sum and sum of squares of the pairs' gains */
   double before;       /* bytes per nanosecond in a pair's first spell; 0: none */
   int32_t failed;      /* direction (+1, -1) that the last trial rejected; 0: none yet */

@@ -27,8 +27,7 @@
 #define OWN_CONTEXTS                                                                       \
   "evictions delay the program's calls on device %u: they now use contexts of their own"
 #define IN_VAIN                                                                            \
-  "contexts of their own do not help evictions on device %u: they use the program's "      \
-  "context again"
+  "calls on device %u are still slow, so evictions use the program's context again"
 
 /* One slice to move, also while it is in flight in a lane. */
 struct job {
@@ -73,7 +72,9 @@ static struct pump_command_ring *ring_of(const struct mover *mover) {
 
 /* ---- the driver ---------------------------------------------------------------- */
 
-static bool note(struct mover *mover, CUresult result, const char *call) {
+/* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
+ * call has succeeded. */
+static bool check_call(struct mover *mover, CUresult result, const char *call) {
   if (!pump_executors_note(mover->role.set, result, call)) mover->over = true;
   return result == CUDA_SUCCESS;
 }
@@ -81,15 +82,15 @@ static bool note(struct mover *mover, CUresult result, const char *call) {
 /* Creates the lane's stream and event, if needed. Retries after a failure. */
 static bool lane_open(struct mover *mover, struct lane *lane) {
   if (lane->stream == NULL &&
-      !note(mover, pump_stream_make(&lane->stream), "cuStreamCreateWithPriority")) {
+      !check_call(mover, pump_stream_make(&lane->stream), "cuStreamCreateWithPriority")) {
     lane->stream = NULL;
     return false;
   }
   if (lane->event == NULL &&
-      !note(mover,
-            pump_real.cuEventCreate(&lane->event,
-                                    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
-            "cuEventCreate"))
+      !check_call(mover,
+                  pump_real.cuEventCreate(&lane->event,
+                                          CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                  "cuEventCreate"))
     lane->event = NULL;
   return lane->event != NULL;
 }
@@ -148,7 +149,7 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   job->times.called_ns = pump_now_ns();
   CUresult result = move(mover, lane->stream, address, job);
   job->times.returned_ns = pump_now_ns();
-  if (!note(mover, result, "cuMemPrefetchAsync")) {
+  if (!check_call(mover, result, "cuMemPrefetchAsync")) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
   }
@@ -158,7 +159,8 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
   if (beside) measure_call(mover, pump_now_ns() - job->times.returned_ns);
-  if (!note(mover, result, mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
+  if (!check_call(mover, result,
+                  mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
@@ -268,7 +270,7 @@ static void finish_oldest(struct mover *mover) {
   pump_flight_release(mover->direction, (uint32_t)lane->job.command.length_bytes);
   mover->oldest = (mover->oldest + 1) % mover->lane_count;
   mover->in_flight--;
-  bool moved = note(mover, result, "waiting for a transfer's end");
+  bool moved = check_call(mover, result, "waiting for a transfer's end");
   if (moved) adapt(mover, &lane->job, now_ns);
   report(mover, &lane->job, moved ? PUMP_RESULT_MOVED : PUMP_RESULT_FAILED);
   note_free(mover);
@@ -297,7 +299,7 @@ static uint32_t next_lane(const struct mover *mover) {
 }
 
 /* Validates the job and hands it to the driver, or reports why it may not run. */
-static void start(struct mover *mover, const struct job *job) {
+static void submit_or_refuse(struct mover *mover, const struct job *job) {
   if (!pump_command_validate_fields(&job->command)) {
     report(mover, job, PUMP_RESULT_INVALID);
     return;
@@ -404,7 +406,7 @@ static bool serve(struct mover *mover) {
   }
   job.times.taken_ns = pump_now_ns();
   if (job.times.free_ns < mover->free_ns) job.times.free_ns = mover->free_ns;
-  start(mover, &job);
+  submit_or_refuse(mover, &job);
   note_free(mover);
   return true;
 }

@@ -94,7 +94,8 @@ bool pump_executors_change_context(const struct pump_thread_role *role, bool own
 /* Wakes every thread of the set. */
 void pump_executors_wake(struct pump_device_executors *set);
 
-/* Returns true while too many driver calls have failed to try another one. */
+/* Returns true during the pause that follows too many driver errors in a row: the thread
+ * must then make no driver call. */
 bool pump_executors_gave_up(struct pump_device_executors *set);
 
 /* Notes the result of a driver call. Returns false if the thread must end. */
@@ -178,7 +179,8 @@ bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *
                         uint64_t *made_ns);
 /* Counts bytes that were evicted from the device. Requires an entered mapping. */
 void pump_schedule_left(uint32_t device, uint64_t bytes);
-/* Counts a schedule entry that ended, before its end is reported. Call it between
+/* Adds a schedule entry that ended to the schedule's ended_bytes, for which evictions may
+ * wait (pump_ended_bytes). Call it before the entry's end is reported, and between
  * pump_mapping_enter and pump_mapping_leave. */
 void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
                          uint64_t bytes);

@@ -29,7 +29,9 @@ _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++)                                         \
     if (((poller)->served >> i & 1) != 0)
 
-static bool note(struct poller *poller, CUresult result, const char *call) {
+/* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
+ * call has succeeded. */
+static bool check_call(struct poller *poller, CUresult result, const char *call) {
   if (!pump_executors_note(poller->role.set, result, call)) poller->over = true;
   return result == CUDA_SUCCESS;
 }
@@ -73,8 +75,9 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
        i++, pool->next++) {
     struct pump_marker *marker = &pool->markers[pool->next];
     if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) continue;
-    if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
-              "cuEventCreate"))
+    if (!check_call(poller,
+                    pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
+                    "cuEventCreate"))
       return;
     marker->begin = NULL;
     pool->made++;
@@ -106,11 +109,11 @@ static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
     pool->next++;
     return;
   }
-  if (!note(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DEFAULT),
-            "cuEventCreate"))
+  if (!check_call(poller, pump_real.cuEventCreate(&marker->event, CU_EVENT_DEFAULT),
+                  "cuEventCreate"))
     return;
-  if (!note(poller, pump_real.cuEventCreate(&marker->begin, CU_EVENT_DEFAULT),
-            "cuEventCreate")) {
+  if (!check_call(poller, pump_real.cuEventCreate(&marker->begin, CU_EVENT_DEFAULT),
+                  "cuEventCreate")) {
     pump_real.cuEventDestroy_v2(marker->event);
     return;
   }
@@ -168,7 +171,7 @@ static bool poll_waiting(struct poller *poller, struct pump_marker_pool *pool,
       pool->waiting[kept++] = ticket;
       continue;
     }
-    if (note(poller, result, "cuEventQuery")) {
+    if (check_call(poller, result, "cuEventQuery")) {
       pump_progress_polled(marker->stream_index, marker->seq, before_ns);
       if (marker->begin != NULL) report_time(marker);
       done++;
@@ -247,7 +250,8 @@ static bool anything_fresh(const struct poller *poller) {
 
 static void work(struct poller *poller) {
   struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
-  uint64_t pause_ns = PUMP_POLL_MIN_NS, busy_ns = 0; /* when a marker last waited */
+  uint64_t pause_ns = PUMP_POLL_MIN_NS;
+  uint64_t busy_ns = 0; /* when a pass last found a recorded marker, complete or not */
   while (!poller->over && pump_executors_lives(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
     struct look seen = poll_markers(poller);

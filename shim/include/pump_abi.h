@@ -54,9 +54,9 @@
  * the end of the block. The shim sends the other parameters once per signature, and names
  * once per function. Both precede the first operation that has them:
  *
- *   `p`      kind=NAME   function=f payload_bytes=80  (its first 72 bytes).
- *   `p+1`    kind=MORE   function=f payload_bytes=80  (the other 8).
- *   `p+2`    kind=PARAMS function=f signature=s payload_bytes=..., and so forth.
+ *   `p`      kind=NAME   function=f payload_bytes=80  (bytes 1 to 72 of the name).
+ *   `p+1`    kind=MORE   function=f payload_bytes=80  (bytes 73 to 80 of the name).
+ *   `p+2`    kind=PARAMS function=f signature=s payload_bytes=n  (the rest in MORE).
  *   `p+n`    kind=KERNEL function=f signature=s seq=7.
  *
  * A graph launch becomes one operation per node that touches memory, in an order that
@@ -426,7 +426,7 @@ struct pump_shim_counters {
   uint64_t block_events;      /* reports of the program's allocator */
   uint64_t block_dead_bytes;  /* whole blocks in DEAD events, counted at each free */
   uint64_t scheduled_bytes;   /* part of the moved bytes: by entries of schedules */
-  uint64_t schedules_dropped; /* schedules in force when an operation differed */
+  uint64_t schedules_dropped; /* mispredictions while a schedule was in force */
   uint64_t own_contexts;      /* contexts that outbound threads made for themselves */
   uint64_t gates;             /* launches that waited in their stream for memory */
   uint64_t gates_forced;      /* how often a time limit released waiting launches */
@@ -448,7 +448,7 @@ struct pump_worker_counters {
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
   uint64_t ticks;
-  uint64_t schedules;        /* schedules put in force */
+  uint64_t schedules;        /* schedules that the worker has put in force */
   uint64_t catch_ups;        /* times that the worker skipped to the newest operation */
   uint64_t ops_larger;       /* operations too large for the budget */
   uint64_t recorded_file;    /* 0: no recording; 1: to FILE itself; n: to FILE.n */

@@ -59,7 +59,7 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
       "an allocation stays device memory, because pump cannot track its range (%s)",
       why == -ENOSPC   ? "the range table is full"
       : why == -ERANGE ? "unexpected address"
-                       : "no memory for the index");
+                       : "out of host memory");
   CUresult result = pump_real.cuMemFree_v2(*address);
   pump_limit_return((uint32_t)device, whole_blocks(bytes));
   return result == CUDA_SUCCESS ? allocate_plain(address, bytes, device, context) : result;

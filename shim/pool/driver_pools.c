@@ -256,7 +256,9 @@ bool pump_pool_usage(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t 
   return true;
 }
 
-static void set(struct pool_arena *arena, void *argument) {
+/* Applies an attribute that the program has set: resets a high-water mark, or reads the
+ * release threshold again. */
+static void apply_attribute(struct pool_arena *arena, void *argument) {
   CUmemPool_attribute attribute = *(CUmemPool_attribute *)argument;
   if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
     arena->kept_high_bytes = arena->kept_bytes;
@@ -268,7 +270,7 @@ static void set(struct pool_arena *arena, void *argument) {
 }
 
 void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute) {
-  each_arena(pool, set, &attribute);
+  each_arena(pool, apply_attribute, &attribute);
 }
 
 void pump_pool_shared(void) {

@@ -12,7 +12,7 @@
 #include "shim/memory/rules.h"
 
 #define PLACES (1u << 16)
-#define KEY_BEGIN (0x9e4dull << 48) /* plus a count of 48 bits */
+#define KEY_BEGIN (0x9e4dull << 48) /* keys are KEY_BEGIN + 1, KEY_BEGIN + 2, ... */
 #define KEY_MASK (0xffffull << 48)
 
 pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;

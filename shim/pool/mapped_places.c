@@ -206,7 +206,10 @@ static bool map_real(struct mapped_handle *handle, const struct mapped_place *pl
                    &said_place);
   } else if (handle != NULL && handle->real == 0 && handle->home != 0) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
-    mapped_explain("cuMemMap", "pump made this memory pageable at another address", &said);
+    mapped_explain(
+        "cuMemMap",
+        "this memory is already pageable, so the driver cannot map it at this address",
+        &said);
   } else if (handle != NULL && handle->real == 0) {
     *result = mapped_handle_yield(handle);
   }

@@ -101,7 +101,7 @@ struct draft {
   uint64_t beyond_bytes; /* result of pool_place */
 };
 
-static bool draft_make(struct draft *d) {
+static bool draft_allocate(struct draft *d) {
   uint32_t pieces = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     d->room_count += s->kind == POOL_LARGE;
@@ -245,7 +245,7 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
                       .cycles = 1,
                       .beyond_bytes = POOL_NO_ROOM};
   d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
-  return draft_make(d) && draft_place(d);
+  return draft_allocate(d) && draft_place(d);
 }
 
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are

@@ -118,10 +118,10 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   gather(arena, now_ns);
   if (dead->count == 0) return;
   dead->submitted = false;
-  pool_unlock_busy();
+  pool_suspend_lock();
   bool submitted = submit(dead);
   if (!submitted) say_copied();
-  pool_lock_busy();
+  pool_resume_lock();
   dead->submitted = submitted;
   if (submitted) return;
   PUMP_STORE(&dead->broken, true);
@@ -198,8 +198,9 @@ static bool open_populator(struct pool_dead *dead, struct pool_stream *stream) {
   return true;
 }
 
-/* Takes the populator; NULL while it works for another stream. Requires the lock. */
-static CUstream take_populator(struct pool_dead *dead, uint32_t stream) {
+/* Reserves the populator for a repopulation in the order of `stream`; NULL while it works
+ * for another stream. The caller decrements populator_calls after it. Requires the lock. */
+static CUstream reserve_populator(struct pool_dead *dead, uint32_t stream) {
   if (dead->populator_stream != stream &&
       (dead->populator_calls != 0 ||
        pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS))
@@ -235,7 +236,7 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
   pthread_mutex_lock(&pool_lock);
   bool done = pump_range_lookup(base, &hit) && open_populator(dead, by);
   bool at_once = !arena->apart;
-  if (done) populator = take_populator(dead, stream);
+  if (done) populator = reserve_populator(dead, stream);
   pthread_mutex_unlock(&pool_lock);
   done = done && repopulate(arena, by, populator, hit.base + span->offset_bytes,
                             span->length_bytes, at.stream, at_once);

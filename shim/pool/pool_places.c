@@ -281,8 +281,9 @@ static bool is_used(const struct placing *p, uint32_t room) {
   return i < p->count;
 }
 
-/* Returns the longest or shortest room that can be left out and was not tried; POOL_NONE
- * if there is none. */
+/* Returns the next segment (room) to leave out: one that was not tried and holds nothing
+ * that must stay. It is the shortest one if `shortest`, else the longest; POOL_NONE if
+ * there is none. */
 static uint32_t next_room(const struct placing *p, const bool *tried, bool shortest) {
   uint32_t best = POOL_NONE;
   for (uint32_t r = 0; r < p->room_count; r++) {

@@ -22,7 +22,7 @@ struct pool_item {
   uint32_t step;         /* for the caller */
   uint32_t behind;       /* next one in its room by offset; POOL_NONE: it is the last */
   bool at_peak;          /* lives at the peak of live bytes */
-  uint32_t new_room;     /* in the placement that is tried; POOL_NONE: none */
+  uint32_t new_room;     /* its segment in the placement being tried; POOL_NONE: none */
   uint64_t new_offset_bytes;
   uint32_t losses; /* how often another has displaced it */
 };

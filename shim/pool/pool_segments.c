@@ -177,16 +177,16 @@ void pool_trim(struct pool_arena *arena, uint64_t keep_bytes) {
     /* Many under one lock: segments left idle in between would go into quarantine. */
     for (count = 0; count < TRIM_AT_ONCE; count++)
       if (!take_idle(arena, false, keep_bytes, &bases[count])) break;
-    pool_unlock_busy();
+    pool_suspend_lock();
     for (uint32_t i = 0; i < count; i++) free_segment(bases[i]);
-    pool_lock_busy();
+    pool_resume_lock();
   } while (count == TRIM_AT_ONCE);
 }
 
 void pool_trim_spare(struct pool_arena *arena) {
   uint64_t base;
   if (!take_idle(arena, true, 0, &base)) return;
-  pool_unlock_busy();
+  pool_suspend_lock();
   free_segment(base);
-  pool_lock_busy();
+  pool_resume_lock();
 }

@@ -28,15 +28,15 @@
 
 pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t none_busy = PTHREAD_COND_INITIALIZER;
-static uint32_t busy; /* threads between pool_unlock_busy and pool_lock_busy */
+static uint32_t busy; /* threads between pool_suspend_lock and pool_resume_lock */
 static struct pool_arena *arenas[POOL_ARENAS]; /* under pool_lock; reused */
 
-void pool_unlock_busy(void) {
+void pool_suspend_lock(void) {
   busy++;
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pool_lock_busy(void) {
+void pool_resume_lock(void) {
   pthread_mutex_lock(&pool_lock);
   if (--busy == 0) pthread_cond_broadcast(&none_busy);
 }

@@ -141,8 +141,8 @@ extern pthread_mutex_t pool_lock;
 
 /* Release the lock, and take it again, around driver calls on idle memory that is in no
  * list then. pump_pool_relieve waits until no thread is between the two. */
-void pool_unlock_busy(void);
-void pool_lock_busy(void);
+void pool_suspend_lock(void);
+void pool_resume_lock(void);
 
 /* ---- free pieces by size (pool_bins.c), under the lock ------------------------- */
 
@@ -228,7 +228,8 @@ void pool_cycle_end(struct pool_arena *arena);
 uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at);
 /* Polls the events, and makes clean what the completed ones cover. */
 void pool_poll(struct pool_arena *arena);
-/* Records an event after a free on `stream`, if it is time for one (`soon`: always).
+/* Records an event that covers the latest frees on `stream`. If only one stream is in use,
+ * it does so once per POOL_EVENT_FREES frees or POOL_EVENT_NS, or at once if `soon`.
  * Requires a driver scope. Called without the lock. */
 void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool soon);
 /* Records an event that covers all frees of a stream that is about to end, whichever

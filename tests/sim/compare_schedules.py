@@ -78,7 +78,7 @@ def compare(head: Any, ops: Any, uses: Any, idle: Any, entries: Any) -> None:
             (i for i, pair in enumerate(zip(made, right, strict=False)) if pair[0] != pair[1]), -1
         )
         differs.append(
-            f"entry {at} of {len(made)}: {made[at : at + 1]}, by blocks {right[at : at + 1]}"
+            f"entry {at} of {len(made)}: {made[at : at + 1]}, expected {right[at : at + 1]}"
         )
 
 
@@ -109,7 +109,7 @@ def note(schedule: Schedule, made: list[list[int]]) -> None:
             any(use.due == "maybe evicted" for op in schedule.operations for use in op.uses),
         ),
         ("anew", any(op.anew for op in schedule.operations)),
-        ("short of operations", schedule.short_of_ops),
+        ("ends with the known operations", schedule.short_of_ops),
         ("arrival waits for a discard", any(row[0] == 0 and row[5] > 0 for row in made)),
         ("departure waits", any(row[0] == 1 and row[5] > 0 for row in made)),
         ("paced", any(row[8] > device.ended_bytes for row in made)),

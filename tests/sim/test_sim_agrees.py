@@ -38,26 +38,28 @@ SETTINGS = {"kernel.sweep.gbps": "60"}
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Path:
+def kernel_library() -> Path:
+    """Returns the path of the examples' kernels, compiled for the virtual GPU."""
     return Path(host_build.build())
 
 
-def virtual(
-    kernels: Path, folder: Path, memory_mib: int, *pump_run: str, naive: bool = False
+def measure_sweep(
+    kernel_library: Path, folder: Path, memory_mib: int, *options: str, naive: bool = False
 ) -> float:
-    """Returns the seconds of the timed iterations."""
+    """Runs the sweep on the virtual GPU, with `options` of pump-run or (`naive`) without pump.
+    Returns the seconds of its timed iterations."""
     settings = {"mode": "timing", "memory": f"{memory_mib}MiB", **SETTINGS}
     command = [str(Path(sys.executable).parent / "pump-run"), "--virtual", "a100-pcie4"]
     for key, value in settings.items():
         command += ["--virtual-set", f"{key}={value}"]
     result = folder / "result.json"
     words = [str(EXAMPLES / SWEEP[0]), *SWEEP[1:], "--no-hash", "--json", str(result)]
-    environ = {**os.environ, "PUMP_VIRTUAL_KERNELS": str(kernels)}
+    environ = {**os.environ, "PUMP_VIRTUAL_KERNELS": str(kernel_library)}
     if naive:
         environ["PUMP_DISABLE"] = "1"
         words.append("--managed")
     done = subprocess.run(
-        [*command, *pump_run, "--", sys.executable, *words],
+        [*command, *options, "--", sys.executable, *words],
         env=environ, capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -65,10 +67,10 @@ def virtual(
 
 
 @pytest.fixture(scope="module")
-def recorded(kernels: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
+def recorded(kernel_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
     folder = tmp_path_factory.mktemp("recorded")
     file = folder / "sweep.trace"
-    virtual(kernels, folder, 2048, "--record", str(file))
+    measure_sweep(kernel_library, folder, 2048, "--record", str(file))
     with opened(str(file)) as (stream, being_written):
         assert not being_written
         return recording.program(stream.read(), "sweep.trace")
@@ -112,19 +114,20 @@ def test_the_figures_of_a_recording_are_those_behind_its_start(recorded: Program
 
 
 def test_naive_takes_as_long_simulated_as_on_the_virtual_gpu(
-    recorded: Program, kernels: Path, tmp_path: Path
+    recorded: Program, kernel_library: Path, tmp_path: Path
 ) -> None:
-    measured = virtual(kernels, tmp_path, MEMORY_MIB, naive=True)
+    measured = measure_sweep(kernel_library, tmp_path, MEMORY_MIB, naive=True)
     assert timed_seconds(simulated(recorded, "naive")) == pytest.approx(measured, rel=0.1)
 
 
 def test_the_window_is_about_as_fast_simulated_as_on_the_virtual_gpu(
-    recorded: Program, kernels: Path, tmp_path: Path
+    recorded: Program, kernel_library: Path, tmp_path: Path
 ) -> None:
     expected = timed_seconds(simulated(recorded, "window"))
     best = math.inf
     for _ in range(4):
-        best = min(best, virtual(kernels, tmp_path, MEMORY_MIB, "--policy", "window"))
+        seconds = measure_sweep(kernel_library, tmp_path, MEMORY_MIB, "--policy", "window")
+        best = min(best, seconds)
         if best < 1.25 * expected:
             break
     # A machine without a free core for pump makes the virtual run slower, never faster.

@@ -16,7 +16,7 @@ from pump_lab.sim.named_policies import by_name, simulate
 from pump_lab.sim.program import ProgramError
 from pump_lab.sim.simulation import Machine, Outcome, run
 
-SWEEP = cyclic(3, 4, 2, MS)  # 12 blocks, 4 at a time
+SWEEP = cyclic(3, 4, 2, MS)  # 3 buffers of 4 blocks; each kernel uses one buffer
 
 
 def swept(host: Host | None, *, window: bool = False) -> Outcome:

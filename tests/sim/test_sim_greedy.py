@@ -194,8 +194,9 @@ def test_tensile_goes_on_at_the_highest_load_that_is_left() -> None:
 def test_what_transfers_cost_is_what_was_worked_out_by_hand(
     chosen: list[int], limit: int, waits: int
 ) -> None:
-    # B leaves in time, but there is space for its return only after kernel 4: kernel 5 waits 1 ms.
-    # A also has space after kernel 4. Its two blocks take 2 ms, so kernel 6 waits for the second.
+    # If only B is evicted, it can return only after kernel 4, when there is space again, and kernel
+    # 5 waits for it for 1 ms. If only A is evicted, it can also return only after kernel 4. Its two
+    # blocks take 2 ms, so kernel 6 waits for the second block for 1 ms.
     small = job(made(SMALL, 8)).straddling()
     assert autoswap.overhead(small, chosen, limit * BLOCK_BYTES) == pytest.approx(waits / 8)
 

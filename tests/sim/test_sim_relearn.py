@@ -46,7 +46,7 @@ def in_turn(programs: Sequence[Program]) -> Program:
     return Program(largest.name, *tables, largest.ranges, *most)
 
 
-def halved(trace: TensorTrace) -> TensorTrace:
+def halve_batch(trace: TensorTrace) -> TensorTrace:
     """Returns the trace for half of the batch: the same weights, half of all else, half the time.
     Kernels that use only weights, such as the optimiser's, keep their duration."""
 
@@ -74,7 +74,7 @@ def halved(trace: TensorTrace) -> TensorTrace:
 def traces() -> dict[str, TensorTrace]:
     file = DATA / "vit_b256_marginal.json.xz"
     whole = tensors.parse(file.read_bytes(), file.name)
-    return {"half": halved(whole), "whole": whole}
+    return {"half": halve_batch(whole), "whole": whole}
 
 
 def batches(traces: dict[str, TensorTrace], steps: int) -> dict[str, Program]:

@@ -143,7 +143,7 @@ def test_no_user_looks_into_anothers_pumpd_nor_its_client_nor_ends_them(victim: 
     processes = victim.processes()
     pids = [one.pid for one in processes]
     environment = Path(f"/proc/{pids[0]}/environ")
-    assert as_user(ALICE, attempt, environment.read_bytes) != "", "of whom its own user sees all"
+    assert as_user(ALICE, attempt, environment.read_bytes) != "", "Alice can read her own pumpd"
     for user in ATTACKERS:
         assert as_user(user, looked_into, pids) == []
     assert all(one.is_running() for one in processes)
@@ -173,19 +173,19 @@ def test_no_user_steers_anothers_job_or_gets_a_mapping_of_its_pumpd(victim: Vict
 
     for user in ATTACKERS:
         assert as_user(user, attempt, steers) == "", "its socket is its user's"
-    victim.socket.chmod(0o777)  # as by a well-meaning administrator
+    victim.socket.chmod(0o777)  # an administrator may open the socket to all users
     for user in ATTACKERS:
         assert as_user(user, steers) is False
     assert as_user(ALICE, steers) is True
     for user in ATTACKERS:
-        status, files = as_user(user, greeted, str(victim.socket))
+        status, files = as_user(user, send_hello, str(victim.socket))
         assert (status, files) == (link.WELCOME_REFUSED, 0)
-    status, files = as_user(ALICE, greeted, str(victim.socket))
+    status, files = as_user(ALICE, send_hello, str(victim.socket))
     assert (status, files) == (link.WELCOME_OK, 1)
 
 
-def greeted(path: str) -> tuple[int, int]:
-    """Returns the status and the number of descriptors that a hello to a pumpd brings."""
+def send_hello(path: str) -> tuple[int, int]:
+    """Sends a hello to a pumpd; returns the status and the number of descriptors of its answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(path)
         try:
@@ -216,7 +216,7 @@ def test_three_users_who_flood_a_jobs_socket_keep_no_client_from_it(victim: Vict
     victim.socket.chmod(0o777)
     with together(holds_silent_connections, str(victim.socket)):
         for _ in range(5):
-            assert as_user(ALICE, greeted, str(victim.socket)) == (link.WELCOME_OK, 1)
+            assert as_user(ALICE, send_hello, str(victim.socket)) == (link.WELCOME_OK, 1)
 
 
 # ---- folders and sockets ----

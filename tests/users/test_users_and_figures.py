@@ -99,7 +99,7 @@ def names_gpus(say: Say, service: Service) -> None:
     same = [os.urandom(16).hex() for _ in range(GPUS_EACH)]
     for number in range(JOBS_EACH):
         job = Played(service, name=f'{number}"}} 1 #{os.getuid()}')
-        job.adopts = False  # otherwise it would report the usual one
+        job.adopts = False  # otherwise a grant would make turn() report only the default GPU
         entries = tuple(
             wire.GpuReport(gpu, 1000 * MIB, 10 * MIB, 10 * MIB, 0, 0, 0)
             for gpu in (same if number % 2 else (os.urandom(16).hex() for _ in same))

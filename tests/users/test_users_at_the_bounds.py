@@ -106,7 +106,7 @@ def comes_and_goes(say: Say, service: Service) -> None:
         with contextlib.suppress(OSError):
             connect(service).close()
         if turn == 200:
-            say("comes and goes")
+            say("has connected 200 times")
 
 
 def keeps_a_lease(say: Say, service: Service) -> None:
@@ -159,7 +159,7 @@ def test_users_who_take_all_places_keep_out_no_newcomer_no_observer_and_not_root
 
 @pytest.fixture
 def sharing() -> Iterator[Service]:
-    """Starts a service with a short shrink budget; two users have subordinate ids."""
+    """Starts a service with a shrink budget of SHORT_S, and gives two users subordinate ids."""
     with public_folder() as folder:
         lines = [f"{user}:{ids[0]}:{len(ids)}\n" for user, ids in SUBORDINATE.items()]
         (folder / "subuid").write_text("".join(lines))

@@ -98,7 +98,7 @@ def dies_and_hangs(say: Say, service: Service) -> None:
             finally:
                 os.write(writer, b"1")
                 signal.pause()
-        assert os.read(reader, 1), "it has joined"
+        assert os.read(reader, 1), "the job has joined the service"
         os.kill(child, signal.SIGKILL if number < DEAD_EACH else signal.SIGSTOP)
     say("dead")
     signal.pause()
