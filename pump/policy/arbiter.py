@@ -20,16 +20,17 @@ from typing import Final, NamedTuple
 from pump.model.bounds import BLOCK_BYTES
 
 LEAST_BLOCKS: Final = 4
-"""Smallest budget that a shim adopts, in blocks (PUMP_BUDGET_BLOCKS_LEAST)."""
+"""Smallest budget that a shim adopts, in blocks (PUMP_BUDGET_BLOCKS_LEAST) [guessed]."""
 FLOORS_SHARE: Final = 16
-"""Floors take 1/FLOORS_SHARE of a GPU, by weight, for all priorities."""
+"""Floors take 1/FLOORS_SHARE of a GPU, by weight, for all priorities [guessed]."""
 LEAST_SHARE: Final = 8
 """Floors take up to 1/LEAST_SHARE if single operations need it. An operation with too little memory
-waits for its blocks on the GPU, and so do the other jobs."""
+waits for its blocks on the GPU, and so do the other jobs [guessed]."""
 SPILL_BYTES: Final = 64 << 20
-"""Most bytes above a job's budget: a shim has at most this many in flight in one direction."""
+"""Most bytes above a job's budget: a shim has at most this many in flight in one direction
+[derived]."""
 IDLE_WEIGHT: Final = 0.125
-"""Weight of a job that never uses the GPU; a job that always uses it has weight 1."""
+"""Weight of a job that never uses the GPU; a job that always uses it has weight 1 [guessed]."""
 
 
 class Claim(NamedTuple):

@@ -16,7 +16,7 @@ from pump.policy.arbiter import LEAST_BLOCKS
 
 GRAIN_SHARE: Final = 64
 """A change by less than 1/GRAIN_SHARE of the GPU is not sent, unless other jobs need the sum of
-such changes."""
+such changes [guessed]."""
 
 
 class Lease(NamedTuple):

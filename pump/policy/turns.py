@@ -31,28 +31,31 @@ from typing import Final, NamedTuple
 from pump.policy.arbiter import FLOORS_SHARE
 
 NO_WAIT: Final = 0
-"""Jobs of a greater priority also run in the turns of others."""
+"""Jobs of a greater priority also run in the turns of others [derived]."""
 LAST: Final = -11
-"""Priority for the arbiter, below the priorities of all jobs."""
+"""Priority for the arbiter, below the priorities of all jobs [derived]."""
 CROWDED: Final = 1.65
 """Turns begin if jobs want this multiple of the memory, where each job counts up to all of it.
-Below that, moving memory costs as much as turns gain."""
+Below that, moving memory costs as much as turns gain [measured: 0070]."""
 MOVES: Final = 10.0
-"""A turn lasts this multiple of the time in which its memory arrives."""
+"""A turn lasts this multiple of the time in which its memory arrives [guessed]."""
 TURN_S: Final = (8.0, 30.0)
-"""Shortest and longest turn."""
+"""Shortest and longest turn, in seconds [guessed]."""
 LACKS_S: Final = 27.0
-"""A waiting user that lacks this much of its share ends the turn of a user that lacks less."""
+"""A waiting user that lacks this many seconds of its share ends the turn of a user that lacks less
+[guessed]."""
 LOOK_S: Final = 1.0
-"""Least difference of the two users' lacks, so that turns do not end at each look."""
+"""Least difference of the two users' lacks in seconds, so that turns do not end at each look
+[guessed]."""
 FREE_S: Final = 30.0
-"""How much more GPU time a user may have had than others before its part-time jobs wait, too. A job
-that starts is part-time, too."""
+"""How many seconds more of GPU time a user may have had than others before its part-time jobs wait,
+too. A job that starts is part-time, too [guessed]."""
 PRIORITY_STEP: Final = 1.25
 """Ratio of the times of two jobs with adjacent priorities, as for Linux's nice levels
-(kernel/sched/core.c, sched_prio_to_weight)."""
+[published: kernel/sched/core.c, sched_prio_to_weight]."""
 LINK_BYTES_S: Final = 20e9
-"""Assumed link speed, PCIe 4, for the length of a job's turn. Faster links need shorter turns."""
+"""Assumed link speed in bytes per second, PCIe 4, for the length of a job's turn. Faster links need
+shorter turns [guessed]."""
 
 
 class Ready(NamedTuple):

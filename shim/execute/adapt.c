@@ -3,21 +3,25 @@
 
 #include <stdbool.h>
 
-#define SPELL 16 /* slices per spell, the measurement interval */
-#define BUSY 0.9 /* threads are busy if on average this share is in the driver's call */
+#define SPELL 16 /* slices per spell, the measurement interval [guessed] */
+/* Threads are busy if on average this share is in the driver's call [guessed]. */
+#define BUSY 0.9
 /* Thresholds, as shares of the largest possible gain from one more thread. A thread is
- * added if it gains at least GAIN and kept if it gains at least KEEP. */
+ * added if it gains at least GAIN and kept if it gains at least KEEP [guessed]. */
 #define GAIN 0.12
 #define KEEP 0.06
+/* Pairs of spells in a trial, at least and at most [guessed]. */
 #define PAIRS_LEAST 6
 #define PAIRS_MOST 32
 /* Required distance of the mean gain from a threshold, in standard errors. CLEAR_KEEP is
- * lower because half of a downward trial runs with one thread too few. */
+ * lower because half of a downward trial runs with one thread too few [guessed]. */
 #define CLEAR 3.0
 #define CLEAR_KEEP 1.5
-#define BACKOFF_FIRST 128 /* backoff between trials, in spells */
+/* Backoff between trials, in spells [guessed]. */
+#define BACKOFF_FIRST 128
 #define BACKOFF_MOST 1024
-#define SOONER 4 /* upward trials come 4 times sooner, because they delay no call */
+/* Upward trials come this many times sooner, because they delay no call [guessed]. */
+#define SOONER 4
 
 struct pump_adapt pump_adapt_begin(const struct pump_adapt_bounds *bounds) {
   return (struct pump_adapt){.threads = bounds->threads_first, .backoff = BACKOFF_FIRST};

@@ -50,7 +50,7 @@ struct pump_adapt {
   /* the search */
   int32_t trial;       /* +1 or -1: change of threads on trial; 0: no trial */
   uint32_t base;       /* number of threads that the trial is compared with */
-  uint32_t pairs;      /* pairs of spells measured, one with each number of threads */
+  uint32_t pairs;      /* pairs of spells measured, one with each of two thread counts */
   double sum, squares; /* sum and sum of squares of the pairs' gains */
   double before;       /* bytes per nanosecond in a pair's first spell; 0: none */
   int32_t failed;      /* direction (+1, -1) that the last trial rejected; 0: none yet */

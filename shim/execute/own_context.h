@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PUMP_SLOW_CALL_NS 50000u /* such a call normally takes a few us */
-#define PUMP_OWN_CONTEXT_CALLS 32
+#define PUMP_SLOW_CALL_NS 50000u  /* such a call normally takes a few us [guessed] */
+#define PUMP_OWN_CONTEXT_CALLS 32 /* calls that decide [guessed] */
 
 enum { PUMP_OWN_CONTEXT_NO, PUMP_OWN_CONTEXT_YES, PUMP_OWN_CONTEXT_IN_VAIN };
 

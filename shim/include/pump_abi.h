@@ -448,7 +448,7 @@ struct pump_worker_counters {
   uint64_t resyncs;
   uint64_t overshoot_bytes_peak; /* demand: residency above the budget */
   uint64_t ticks;
-  uint64_t schedules;        /* schedules that the worker has put in force */
+  uint64_t schedules;        /* schedules that the daemon's worker has put in force */
   uint64_t catch_ups;        /* times that the worker skipped to the newest operation */
   uint64_t ops_larger;       /* operations too large for the budget */
   uint64_t recorded_file;    /* 0: no recording; 1: to FILE itself; n: to FILE.n */

@@ -11,13 +11,14 @@
 
 /* A stream needs a marker after this many operations, this much time of issue, or this
  * many bytes touched. Until operations are known to have executed, their blocks cannot be
- * evicted. So the bytes since the last marker must be few compared to a budget. */
+ * evicted. So the bytes since the last marker must be few compared to a budget [measured:
+ * 0004]. */
 #define PUMP_MARKER_OPERATIONS 16u
 #define PUMP_MARKER_NS 200000u
 #define PUMP_MARKER_BYTES (16u * PUMP_BLOCK_BYTES)
 
 /* Time between two checks for operations without a marker. They touch little memory
- * (PUMP_MARKER_BYTES), so it costs little if they run for longer than this. */
+ * (PUMP_MARKER_BYTES), so it costs little if they run for longer than this [guessed]. */
 #define PUMP_PRESUME_NS 100000000u
 
 /* Returns whether a stream needs a marker, given its operations since the last marker,

@@ -5,7 +5,7 @@
 #include "daemon/core/model/model_state.h"
 
 /* A schedule that ended with the known operations is renewed when HEAD_AGAIN more are
- * known, or when the known ones have grown by 1 / HEAD_AGAIN. */
+ * known, or when the known ones have grown by 1 / HEAD_AGAIN [measured: 0047]. */
 #define HEAD_AGAIN 8
 
 /* A slice and its conditions: an operation has executed, bytes have left, bytes of

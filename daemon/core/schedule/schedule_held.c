@@ -2,8 +2,8 @@
  * whether the schedule is still valid. */
 #include "schedule.h"
 
-#define LEAST_BLOCKS 64 /* 128 MiB */
-#define RING_PLACES 256 /* transfers reserved for commands */
+#define LEAST_BLOCKS 64 /* a shorter rest of a list is not enough: 128 MiB [guessed] */
+#define RING_PLACES 256 /* transfers reserved for commands [guessed] */
 
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
   for (int32_t i = 0; i < transfer->blocks; i++) {

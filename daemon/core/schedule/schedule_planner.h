@@ -4,8 +4,10 @@
 
 #include "schedule.h"
 
-#define FREE_ENTRIES (OPS + 3) /* free memory: one entry per operation, three initially */
-#define WAITING_BLOCKS 128     /* listed blocks that leave after an operation, at most */
+/* Entries of free memory: one per operation, three initially [derived]. */
+#define FREE_ENTRIES (OPS + 3)
+/* Most listed blocks that leave only after an operation [measured: 0047]. */
+#define WAITING_BLOCKS 128
 
 /* Conditions of a transfer: an operation has executed (0: none), bytes have left. */
 struct awaited {
