@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("rounds", type=int)
     parser.add_argument("--other-round", type=int)
     options = parser.parse_args()
-    shape = argparse.Namespace(buffers=BUFFERS, mib=MIB, managed=False)
+    shape = argparse.Namespace(buffers=BUFFERS, mib=MIB, managed=False, load_every=0)
     programs = [Program(shape, device) for device in range(DEVICES)]
     work = [steps_of(device, options.rounds, options.other_round) for device in range(DEVICES)]
     print("running", flush=True)
