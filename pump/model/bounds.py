@@ -34,7 +34,7 @@ microseconds alongside another one. That is long enough to use the link fully, a
 a free, which waits for a running slice, waits less than a millisecond [measured: 0039]."""
 
 IN_FLIGHT_BLOCKS = 32
-"""Most blocks in flight in each direction (64 MiB) [measured: 0047]."""
+"""Most blocks in flight in each direction (64 MiB) [guessed]."""
 
 IN_FLIGHT_SHARE = 8
 """At most 1/IN_FLIGHT_SHARE of the budget is in flight: a block in flight serves no operation

@@ -102,7 +102,7 @@ static void start(void) {
   pump_primaries_reset();
   pump_function_reset();
   pump_params_reset();
-  pump_code_fork_child();
+  pump_code_reset();
   pump_peer_reset();
   pump_tensor_reset();
   pump_images_reset();

@@ -338,6 +338,12 @@ static void wait_until_executed(const struct stream *stream, uint64_t seq) {
   if (pump_hold_lasts(device)) wait_for_turn(device);
 }
 
+static void note_marker(struct stream *mine, uint64_t seq) {
+  PUMP_STORE(&mine->marked, seq);
+  PUMP_STORE(&mine->since_marker, 0);
+  PUMP_STORE(&mine->touched_bytes, 0);
+}
+
 void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
@@ -359,10 +365,8 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                   !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index),
                                       stream_index, stream_of(stream_index, stream), seq)))
     return;
-  PUMP_STORE(&mine->marked, seq);
+  note_marker(mine, seq);
   PUMP_STORE(&mine->marked_ns, now_ns);
-  PUMP_STORE(&mine->since_marker, 0);
-  PUMP_STORE(&mine->touched_bytes, 0);
   if (draining) wait_until_executed(mine, seq);
 }
 
@@ -371,14 +375,10 @@ void pump_progress_mark(uint32_t stream_index, CUstream stream) {
   struct stream *mine = &streams[stream_index];
   uint64_t issued = PUMP_LOAD(&mine->issued);
   CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
-  if (context == NULL || issued <= PUMP_LOAD(&mine->marked) ||
-      !pump_marker_record(PUMP_LOAD(&mine->device), context,
-                          PUMP_LOAD(&mine->context_index), stream_index,
-                          stream_of(stream_index, stream), issued))
-    return;
-  PUMP_STORE(&mine->marked, issued);
-  PUMP_STORE(&mine->since_marker, 0);
-  PUMP_STORE(&mine->touched_bytes, 0);
+  if (context != NULL && issued > PUMP_LOAD(&mine->marked) &&
+      pump_marker_record(PUMP_LOAD(&mine->device), context, PUMP_LOAD(&mine->context_index),
+                         stream_index, stream_of(stream_index, stream), issued))
+    note_marker(mine, issued);
 }
 
 uint64_t pump_progress_pending(CUcontext context) {

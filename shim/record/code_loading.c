@@ -13,12 +13,11 @@
  * wait ends if no operation executes for STILL_NS, and is then the last of the process.
  */
 #include "record.h"
-#include "shim/progress/progress.h"
 
 #define SLEEP_NS 50000u
 #define STILL_NS 1000000000u
-#define EAGER 1 /* cuda.h: CU_MODULE_EAGER_LOADING, CU_FUNCTION_LOADING_STATE_LOADED */
-#define LOADED 1
+#define EAGER 1  /* cuda.h: CU_MODULE_EAGER_LOADING */
+#define LOADED 1 /* cuda.h: CU_FUNCTION_LOADING_STATE_LOADED */
 
 uint64_t pump_launched[PUMP_LAUNCHED];
 static uint32_t loading; /* first launches in progress */
@@ -97,6 +96,6 @@ void pump_launched_forget(void) {
   for (uint32_t i = 0; i < PUMP_LAUNCHED; i++) PUMP_STORE(&pump_launched[i], 0);
 }
 
-void pump_code_fork_child(void) {
+void pump_code_reset(void) {
   loading = 0;
 }

@@ -90,7 +90,7 @@ void pump_code_loads(void);
 bool pump_code_is_loading(void);
 /* Forgets all launches after an unload: a handle may be reused for another function. */
 void pump_launched_forget(void);
-void pump_code_fork_child(void);
+void pump_code_reset(void);
 
 /* Makes a launch's stream wait for its memory (progress/gates.c), after pump_op_ahead.
  * Not while code is loaded: the driver would wait for the gate, and the gate for memory
