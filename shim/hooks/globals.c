@@ -29,7 +29,7 @@ HOOK_GLOBAL(cuLibraryGetManaged,
 
 /* ---- unloading ------------------------------------------------------------ */
 
-/* Drops layouts and images before the real call: after it, another thread may launch
+/* Drops layouts before the real call: after it, another thread may launch
  * another kernel with the same handle. */
 #define HOOK_UNLOAD(name, type)                                                            \
   CUresult name(type handle) {                                                             \
@@ -38,7 +38,6 @@ HOOK_GLOBAL(cuLibraryGetManaged,
     int saved = errno;                                                                     \
     pump_enter();                                                                          \
     pump_params_forget();                                                                  \
-    pump_image_forget(handle);                                                             \
     pump_variables_hold(&held);                                                            \
     CUresult result = pump_real.name(handle);                                              \
     pump_variables_settle(&held);                                                          \

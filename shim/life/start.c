@@ -105,7 +105,6 @@ static void start(void) {
   pump_code_reset();
   pump_peer_reset();
   pump_tensor_reset();
-  pump_images_reset();
   pump_graph_execs_reset();
   pump_variables_reset();
   pump_metadata_void();

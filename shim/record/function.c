@@ -49,7 +49,7 @@ CUresult pump_function_parameter(CUfunction function, size_t index, size_t *offs
     result = pump_real.cuFuncGetParamInfo(function, index, offset, bytes);
   if (refused(result) && PUMP_HAS(cuKernelGetParamInfo))
     result = pump_real.cuKernelGetParamInfo((CUkernel)function, index, offset, bytes);
-  return refused(result) ? pump_image_parameter(function, index, offset, bytes) : result;
+  return result;
 }
 
 CUresult pump_function_name(CUfunction function, const char **name) {

@@ -1,10 +1,10 @@
 /* launch_params.c - reads a launch's arguments, with the layout that the driver reports.
  *
- * The driver (12.4 and later) reports the offset and size of each parameter; for older
- * drivers the code image does (images.c). Exactly these bytes are read through the
- * program's pointers. Each aligned 8-byte word is tested, which finds pointers in
- * structures passed by value. Arguments in one buffer carry their size. Bytes outside a
- * layout are never read.
+ * The driver reports the offset and size of each parameter since CUDA 12.4. Before, such
+ * launches run on demand paging. Exactly these bytes are read through the program's
+ * pointers. Each aligned 8-byte word is tested, which finds pointers in structures passed
+ * by value. Arguments in one buffer carry their size. Bytes outside a layout are never
+ * read.
  *
  * DESIGN. Layouts are stored by kernel handle in an open-addressing table. Readers take
  * no lock: an entry points to a layout that never changes after it is published and is
@@ -258,7 +258,10 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
     for (uint32_t i = 0; layout != NULL && i < layout->count; i++)
       pump_scan_add(words, launch->params[i], layout->parts[i].bytes,
                     layout->parts[i].offset);
-    if (layout == NULL) say_nothing_known();
+    if (layout == NULL) {
+      words->dropped = 1;
+      say_nothing_known();
+    }
     if (owned) free(layout);
   } else {
     size_t bytes = 0;

@@ -46,7 +46,7 @@ void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes, uint32_t i
     places *= 2;
   words->hash = 0;
   words->identity = identity;
-  words->count = words->beyond = 0;
+  words->count = words->dropped = 0;
   words->place_shift = 64 - (uint32_t)__builtin_ctz(places);
   words->low = PUMP_LOAD(&pump_range_bounds.low);
   words->span = PUMP_LOAD(&pump_range_bounds.end) - words->low;
@@ -66,7 +66,7 @@ static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
     return;
   }
   if (words->count == PUMP_SCAN_WORDS_MOST) {
-    words->beyond++;
+    words->dropped++;
     return;
   }
   words->words[words->count++] = (struct pump_word){
@@ -163,7 +163,7 @@ static bool is_pointer(const struct pump_word *word, struct pump_hit *hit) {
 
 void pump_scan_resolve(struct pump_scan *words, struct pump_op *op) {
   struct pump_hit hit;
-  op->dropped += words->beyond;
+  op->dropped += words->dropped;
   for (uint32_t i = 0; i < words->count; i++) {
     const struct pump_word *word = &words->words[i];
     if (is_pointer(word, &hit))

@@ -4,8 +4,6 @@
 
 #include "shim/progress/progress.h"
 
-struct image; /* shim/driver/image.h */
-
 /* ---- operations and events (event.c) ----------------------------- */
 
 /* One operation under construction. Only the first `count` extents, the parts of ranges
@@ -227,32 +225,6 @@ void pump_function_note(const void *handle, bool is_kernel);
 bool pump_function_is_kernel(CUfunction function);
 void pump_function_reset(void);
 
-/* ---- layouts of the loaded code (images.c) ------------------------------------- */
-
-/* Images are read only if the driver does not report layouts. Set at the start. */
-extern bool pump_images_wanted;
-
-/* Returns a parameter's offset and size from the loaded code. Has the results of
- * cuFuncGetParamInfo, and CUDA_ERROR_NOT_FOUND for an unknown function. */
-CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
-                              size_t *bytes);
-
-static inline uint64_t pump_image_key(const void *handle) {
-  return (uint64_t)(uintptr_t)handle;
-}
-/* Reads the image of a module or library that was loaded from these bytes (SIZE_MAX:
- * unknown length) or from that file. */
-void pump_image_read(uint64_t handle, const void *bytes, size_t length_bytes);
-void pump_image_file(uint64_t handle, const char *path);
-/* Stores an image (may be NULL), or a reference to a library's image, by the handle. */
-void pump_image_keep(uint64_t handle, uint64_t library, struct image *image);
-/* Gives a function its layout: by its name in a module; from its kernel handle. */
-void pump_image_remember_parameters(uint64_t function, uint64_t module, const char *name);
-void pump_image_same(uint64_t function, uint64_t kernel);
-/* Drops the image before its module or library is unloaded. */
-void pump_image_forget(const void *handle);
-void pump_images_reset(void);
-
 /* Copies a launch's parameters, without references to the program's memory. The caller
  * frees the copy. It is empty if the layout is unknown, and NULL if memory is short. */
 struct pump_saved *pump_params_save(const struct pump_launch *launch);
@@ -270,7 +242,7 @@ struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are not pointers */
   uint64_t low, span; /* bounds of all live ranges */
   uint32_t count, place_shift;
-  uint32_t beyond;   /* words beyond PUMP_SCAN_WORDS_MOST, which are ignored */
+  uint32_t dropped;  /* words beyond PUMP_SCAN_WORDS_MOST; 1 if the layout is unknown */
   uint32_t identity; /* identity of the function */
   struct pump_word {
     uint64_t word, terms; /* terms: sum over all positions of the word */

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "fuzz_input.h"
-#include "shim/driver/image.h"
+#include "lab/image/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -37,7 +37,7 @@ BLOCKED_S = 20
 """Time limit of an input that waits."""
 
 C_TARGETS = {
-    "image": [*sorted((SHIM / "driver").glob("image*.c"))],
+    "image": [*sorted((ROOT / "lab" / "image").glob("image*.c"))],
     "ring": [CORE / "batch.c"],
     "command": [SHIM / "execute" / f"{name}.c" for name in ("schedule", "validate")],
     "jobs": [SHIM / "life" / "job_rules.c"],

@@ -45,9 +45,10 @@ BELOW: dict[str, set[str]] = {
         *("shim/include", "daemon/core", "daemon/core/model", "daemon/core/schedule"),
     },
     "lab/gpu": {"lab/pump_lab/profiles"},
+    "lab/image": {"shim/include"},
     **{
         f"lab/driver/{room}": {
-            *("shim/include", "shim/base", "shim/driver", "lab/gpu"),
+            *("shim/include", "shim/base", "shim/driver", "lab/gpu", "lab/image"),
             *(f"lab/driver/{lower}" for lower in DRIVER[:at]),
         }
         for at, room in enumerate(DRIVER)

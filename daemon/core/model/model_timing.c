@@ -43,6 +43,10 @@ EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
   timing_advance(timing, again, timing->next_seq);
   lost->of_ns = again->at_ns - again->begun_ns;
   if (!timing->left) return;
+  if (2 * timing->unknown > (uint64_t)m->window.op_issued) {
+    lost->of_ns = 0; /* no estimate: what most operations wait for is not known */
+    return;
+  }
   uint64_t likely_ns = not_negative(again->lost_ns[TIMING_LIKELY]);
   uint64_t least_ns = not_negative(again->lost_ns[TIMING_MOST]);
   uint64_t most_ns = not_negative(again->lost_ns[TIMING_LEAST]);
@@ -59,6 +63,7 @@ EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
 void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
                        const struct pump_model_extent *extents, uint32_t count) {
   uint64_t bytes = 0;
+  if (count == 0 && batch->dropped[row] != 0) m->timing->unknown++;
   for (uint32_t i = 0; i < count; i++) bytes += extents[i].length_bytes;
   const struct timing_op op = {.seq = batch->seq[row],
                                .issued_ns = batch->time_ns[row],

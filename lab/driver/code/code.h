@@ -3,7 +3,7 @@
 #define PUMP_VIRTUAL_CODE_H
 
 #include "lab/driver/memory/memory.h"
-#include "shim/driver/image.h"
+#include "lab/image/image.h"
 
 #define VD_FUNCTION_ATTRIBUTES 16
 

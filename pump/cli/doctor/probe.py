@@ -122,7 +122,7 @@ def _version(where: str, version: int) -> Finding:
     if version < 12000:
         return problem("driver", f"{where}: too old", "install a driver for CUDA 12.4 or newer")
     if version < 12040:
-        text = f"{where}: cannot list kernel parameters, so pump reads them from the code"
+        text = f"{where}: cannot list kernel parameters, so jobs run on demand paging"
         return warning("driver", text, "install a driver for CUDA 12.4 or newer")
     return ok("driver", where)
 

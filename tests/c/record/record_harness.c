@@ -177,19 +177,11 @@ void pump_progress_event_gone(CUevent event) {
   CHECK(pump_reentry_depth != 0);
   told.event_gone = event;
 }
-CUresult pump_image_parameter(CUfunction function, size_t index, size_t *offset,
-                              size_t *bytes) {
-  (void)function, (void)index, (void)offset, (void)bytes;
-  return CUDA_ERROR_NOT_FOUND;
-}
 void pump_limit_return(uint32_t device, uint64_t bytes) {
   (void)device, (void)bytes;
 }
 void pump_slot_wait(uint32_t slot) {
   (void)slot;
-}
-void pump_image_forget(const void *handle) {
-  (void)handle;
 }
 static void *find_nothing(void *handle, const char *name) {
   (void)handle, (void)name;

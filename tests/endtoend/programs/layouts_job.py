@@ -1,7 +1,7 @@
 """Launches one kernel three times on two ranges, with its code loaded in the given way.
 
 Ways: ptx, cubin, fatbin, file, library (its module's function), kernel (CUkernel as function),
-unread: past all hooks, so that pump cannot read the code.
+unseen: past all hooks, so that pump does not see the loading.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fat_binary(cubin: bytes) -> bytes:
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry)) + entry
 
 
-def unread(code: bytes) -> Any:
+def unseen(code: bytes) -> Any:
     """Loads the code past all hooks, like a program that looks up the driver by itself."""
     libc = ctypes.CDLL(None)
     libc.dlvsym.restype = ctypes.c_void_p
@@ -85,8 +85,8 @@ def loaded(way: str) -> Any:
             path = Path(folder) / "code.cubin"
             path.write_bytes(compiled("cubin"))
             return ask(cu.cuModuleGetFunction(ask(cu.cuModuleLoad(bytes(path))), name))
-    if way == "unread":
-        return unread(compiled("ptx"))
+    if way == "unseen":
+        return unseen(compiled("ptx"))
     if way == "fatbin":
         module = ask(cu.cuModuleLoadFatBinary(fat_binary(compiled("cubin"))))
     else:

@@ -1,5 +1,4 @@
-/* image.h - describes a module image of any format, for the virtual driver, and for the
- * shim if the driver does not report the contents.
+/* image.h - describes a module image of any format, for the virtual driver.
  *
  * The parsers (image_ptx.c, image_elf.c, image_fatbin.c) copy everything they keep, so
  * the program may free its image afterwards. They never execute anything.
