@@ -27,6 +27,10 @@ LEAVING: int = lib.PUMP_BLOCK_LEAVING
 MAYBE_EVICTED: int = lib.PUMP_BLOCK_MAYBE_EVICTED
 DISCARDING: int = lib.PUMP_BLOCK_DISCARDING
 
+SCHEDULE_NOTHING: int = lib.PUMP_SCHEDULE_NOTHING
+SCHEDULE_ALL: int = lib.PUMP_SCHEDULE_ALL
+SCHEDULE_EXCESS: int = lib.PUMP_SCHEDULE_EXCESS
+
 TO_GPU: int = lib.PUMP_TO_GPU
 TO_HOST: int = lib.PUMP_TO_HOST
 
@@ -99,6 +103,7 @@ class ClientModel:
             return
         self.devices[device] = facts
         self._facts.budget, self._facts.capacity = facts.budget, facts.capacity
+        self._facts.emulated = facts.emulated
         lib.pump_model_device(self.raw, device, self._facts)
 
     def resync(self, ranges: Ranges, newest_seq: int) -> None:
@@ -171,9 +176,9 @@ class ClientModel:
         if lib.pump_model_recall(self.raw, earlier.raw()) != 0:
             raise MemoryError("an earlier run does not fit into memory")
 
-    def schedule(self, wanted: bool) -> None:
-        """Turns schedules on or off; without them, a Deciding policy chooses the transfers."""
-        lib.pump_model_schedule(self.raw, wanted)
+    def schedule(self, what: int) -> None:
+        """Chooses what the worker schedules: SCHEDULE_ALL, SCHEDULE_EXCESS or SCHEDULE_NOTHING."""
+        lib.pump_model_schedule(self.raw, what)
 
     def duplicate(self, wanted: bool) -> None:
         """Turns duplication on or off: blocks that were only read then leave without a copy."""

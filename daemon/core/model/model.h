@@ -62,6 +62,7 @@ struct pump_model_bounds {
 struct pump_model_device {
   int64_t budget;
   int64_t capacity; /* blocks that physically fit; beyond this, the driver evicts */
+  uint32_t emulated; /* the budget is below the GPU's memory by choice */
 };
 
 /* Hits and misses of executed operations, counted for the device of the block. */
@@ -232,8 +233,11 @@ void pump_model_kept(const struct pump_model *model, struct pump_learner_log *ev
 /* Puts an earlier run's log before the learner's own history, which requires that this
  * run's log is kept. Returns 0, or -ENOMEM: the caller may try again. */
 int pump_model_recall(struct pump_model *model, const struct pump_learner_log *event_log);
-/* Selects whether the worker makes schedules; otherwise a policy chooses transfers. */
-void pump_model_schedule(struct pump_model *model, uint32_t wanted);
+/* Selects what the worker schedules. Voids the schedules in force. */
+#define PUMP_SCHEDULE_ALL 0
+#define PUMP_SCHEDULE_EXCESS 1 /* departures above an emulated budget; faults bring blocks */
+#define PUMP_SCHEDULE_NOTHING 2 /* a studied policy chooses transfers itself */
+void pump_model_schedule(struct pump_model *model, uint32_t what);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
  * These blocks leave without a copy (docs/decisions/0051-read-duplication.md). */
 void pump_model_duplicate(struct pump_model *model, uint32_t wanted);

@@ -42,7 +42,7 @@ static bool is_there(const struct pump_model *m, int32_t use) {
 
 uint64_t model_ready(struct pump_model *m, uint32_t device) {
   struct device *d = &m->devices[device];
-  if (!m->schedules.on) return UINT64_MAX;
+  if (m->schedules.what != PUMP_SCHEDULE_ALL) return UINT64_MAX;
   if (d->ready_at < m->window.op_tail) {
     d->ready_at = m->window.op_tail;
     d->ready_uses = 0;

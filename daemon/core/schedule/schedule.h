@@ -28,6 +28,10 @@ struct schedule_lists {
  * `until_seq`. Does not change the model. */
 void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
                    struct schedule_lists *out);
+/* Makes the schedule of a policy that leaves arrivals to faults: with an emulated budget,
+ * the blocks above it leave in the driver's own order. */
+void schedule_make_excess(struct pump_model *m, uint32_t device,
+                          struct schedule_lists *out);
 /* Allocates a transfer for each entry; returns how many entries got one. */
 uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
                        const struct schedule_entry *scheduled, uint32_t count,

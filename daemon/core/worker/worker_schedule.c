@@ -275,7 +275,10 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
   schedule->executed = m->totals.operations;
   m->devices[device].faults = 0;
   uint64_t until_seq = known_until(shm, m);
-  schedule_make(m, device, until_seq, &found);
+  if (m->schedules.what == PUMP_SCHEDULE_ALL)
+    schedule_make(m, device, until_seq, &found);
+  else
+    schedule_make_excess(m, device, &found);
   schedule->short_of_ops = found.short_of_ops;
   schedule->incomplete =
       until_seq == m->window.added_seq && m->window.op_issued < m->window.op_head;
@@ -284,7 +287,7 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
 }
 
 void worker_schedule_renew(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
-  if (!m->schedules.on)
+  if (m->schedules.what == PUMP_SCHEDULE_NOTHING)
     withdraw(shm, m, device);
   else if (is_due(shm, m, device))
     pump_worker_schedule(shm, m, device);

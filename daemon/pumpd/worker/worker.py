@@ -15,10 +15,9 @@ import socket
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import ClientModel, DeviceFacts
+from pump.model.client import SCHEDULE_ALL, SCHEDULE_EXCESS, ClientModel, DeviceFacts
 from pump.policy import by_name
-from pump.policy.base import Deciding, Policy
-from pump.policy.step import decide
+from pump.policy.base import Policy
 from pump.trace import format as trace
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Mapping, ProtocolError
@@ -122,10 +121,6 @@ class Worker:
             if self._learned:
                 self._learned.step()
         self.mapping.follow(self.model.raw)
-        if self._deciding:
-            for device, facts in self.model.devices.items():
-                if facts.active:
-                    decide(self._deciding, self.model, device, self.mapping.carry_out)
         if self.recorder:
             self.recorder.tick()
         self._ticks += 1
@@ -330,8 +325,7 @@ class Worker:
         """Adopts a policy, and starts to learn the client's loop if the policy predicts. Without
         memory for the learner, the schedule knows only issued operations."""
         self.policy = policy
-        self._deciding = policy if isinstance(policy, Deciding) else None
-        self.model.schedule(self._deciding is None)
+        self.model.schedule(SCHEDULE_ALL if policy.prefetches else SCHEDULE_EXCESS)
         self.model.duplicate(self._duplicates)
         try:
             self.model.learn(self.policy.predicts, keep=self._learned is not None)

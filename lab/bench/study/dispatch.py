@@ -40,7 +40,6 @@ from numpy.typing import NDArray
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
 from pump.model.client import DISCARDING, LEAVING, MAYBE_EVICTED, RESIDENT, TO_HOST, ClientModel
 from pump.model.view import Blocks, Decision, View
-from pump.policy.demand import Demand
 from pump_lab.sim.program import Program, ProgramError
 
 FIRST_FIXED: int = 1
@@ -159,7 +158,6 @@ class FixedOrder:
         self.iterations = Iterations.of(program)
         self.issued = self.run = 0
         self.model: ClientModel
-        self._paging = Demand()
         self._seqs = program.steps["seq"]
         self._as_issued = dispatch == "fixed-as-issued"
         ways = [{True}, {False}] if dispatch == "fixed-each-way" else [{True, False}]
@@ -177,7 +175,8 @@ class FixedOrder:
     def decide(self, view: View) -> Decision:
         """Returns the leading transfers that may start; in the first iteration, excess blocks."""
         if self.run < self.iterations.begin(FIRST_FIXED):
-            return self._paging.decide(view._replace(emulated=True))
+            excess = view.resident + view.arriving - view.budget
+            return Decision(to_host=view.oldest[: max(0, min(excess, view.to_host_credit))])
         room = {True: min(view.free, view.to_gpu_credit), False: view.to_host_credit}
         moving = view.arriving + view.leaving
         gone = [t for queue in self._queues for t in queue.take(room, self.may, self.run, moving)]

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
-from pump.model.client import ClientModel, DeviceFacts
+from pump.model.client import (
+    SCHEDULE_ALL,
+    SCHEDULE_EXCESS,
+    SCHEDULE_NOTHING,
+    ClientModel,
+    DeviceFacts,
+)
 from pump.policy.base import Deciding, Policy
 from pump.policy.step import decide
 from pump.wire.mapping import carry_out
@@ -259,6 +265,13 @@ def run(
         simulation.close()
 
 
+def _scheduled(policy: Policy) -> int:
+    """Returns what the worker schedules under the policy."""
+    if isinstance(policy, Deciding):
+        return SCHEDULE_NOTHING
+    return SCHEDULE_ALL if policy.prefetches else SCHEDULE_EXCESS
+
+
 class _Simulation:
     def __init__(
         self,
@@ -280,11 +293,11 @@ class _Simulation:
             self.learns = policy.predicts and not (foresight.expects and foresight.operations)
             if self.learns:
                 self.model.learn(True)
-            self.model.schedule(not isinstance(policy, Deciding))
+            self.model.schedule(_scheduled(policy))
             self.model.duplicate(machine.duplicates)
         raw_program = self._raw_program()
-        scheduled = policy is not None and not isinstance(policy, Deciding)
-        settings = _settings(machine, facts, foresight, scheduled=scheduled)
+        ahead = policy is not None and _scheduled(policy) == SCHEDULE_ALL
+        settings = _settings(machine, facts, foresight, ahead=ahead)
         raw_model = ffi.NULL if self.model is None else self.model.raw
         self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
         if self.raw == ffi.NULL:
@@ -408,9 +421,7 @@ def _between(begin: tuple[int, dict[str, int]], end: tuple[int, dict[str, int]])
     return Stretch((end[0] - begin[0]) / 1e9, counters)
 
 
-def _settings(
-    machine: Machine, facts: DeviceFacts, foresight: Foresight, *, scheduled: bool
-) -> Any:
+def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight, *, ahead: bool) -> Any:
     daemon = machine.daemon
     raw = ffi.new("struct pump_sim_settings *")
     raw.memory_bytes = facts.capacity * BLOCK_BYTES - machine.taken_bytes
@@ -442,7 +453,7 @@ def _settings(
         raw.host.read_gbps, raw.host.write_gbps = host.flash_gbps
         raw.host.read_us, raw.host.write_us = host.flash_us
         raw.host.write_budget_gbps = host.write_budget_gbps
-        raw.flash_ahead = host.ahead and scheduled
+        raw.flash_ahead = host.ahead and ahead
     return raw
 
 

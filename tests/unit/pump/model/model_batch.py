@@ -17,10 +17,17 @@ BASE = 1 << 40
 class Script:
     """A model, and short methods to feed it; ranges are 1 GiB apart."""
 
-    def __init__(self, *, capacity: int = 4096, budget: int = 1 << 20, devices: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        capacity: int = 4096,
+        budget: int = 1 << 20,
+        devices: int = 1,
+        emulated: bool = False,
+    ) -> None:
         self.model = ClientModel(capacity)
         for device in range(devices):
-            self.model.set_device(device, DeviceFacts(budget, budget, False, True))
+            self.model.set_device(device, DeviceFacts(budget, budget, emulated, True))
         self.batch = Batch()
         self.executed = ffi.new("uint64_t[]", lib.PUMP_MAX_STREAMS)
         self.generation: dict[int, int] = {}

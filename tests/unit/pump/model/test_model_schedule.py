@@ -11,7 +11,15 @@ import pytest
 from model_batch import BLOCK, Entry, Script, blocks_of, lib
 from test_model_expect import ALL_FRESH, add_expected, discard
 
-from pump.model.client import ABSENT, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
+from pump.model.client import (
+    ABSENT,
+    ARRIVING,
+    DISCARDING,
+    HOST,
+    MAYBE_EVICTED,
+    RESIDENT,
+    SCHEDULE_EXCESS,
+)
 
 
 def full(budget: int, *, away: int = 0, **more: int) -> tuple[Script, range, range]:
@@ -280,3 +288,42 @@ def test_room_that_has_come_back_is_not_counted_again(way: str) -> None:
     _, come = script.schedule()
     assert [entry._replace(blocks=()) for entry in come] == [Entry((), 3)] * 3, "it is there"
     assert blocks_of(come) == list(wanted)
+
+
+# ---- faults bring the blocks (demand) -----------------------------------------------------
+
+
+def under_demand(*, emulated: bool) -> tuple[Script, range]:
+    """Returns a device with four blocks more than its budget of 60; the 9th migrated first."""
+    script = Script(budget=60, emulated=emulated)
+    script.model.schedule(SCHEDULE_EXCESS)
+    blocks = script.alloc(0, 66)
+    script.set_state(blocks[:64], HOST)
+    for block in (8, 40, 41, 9, *(b for b in range(64) if b not in (8, 9, 40, 41))):
+        script.set_state([blocks[block]], RESIDENT)
+    return script, blocks
+
+
+def test_faults_above_an_emulated_budget_push_out_what_migrated_longest_ago() -> None:
+    script, blocks = under_demand(emulated=True)
+    script.copy([(0, 8, 2)])  # the driver does not look ahead
+    out, come = script.schedule()
+    assert come == []
+    assert out == [Entry((blocks[8], blocks[9])), Entry((blocks[40], blocks[41]))]
+    script.set_state(blocks[64:65], ARRIVING)
+    assert len(leaving(script)) == 5, "what arrives takes memory"
+
+
+def test_blocks_in_doubt_leave_first_and_no_more_than_may_be_in_flight() -> None:
+    script, blocks = under_demand(emulated=True)
+    script.set_state([blocks[30]], MAYBE_EVICTED)
+    assert leaving(script) == [blocks[8], blocks[30], *blocks[40:42]]
+    script = Script(budget=40, emulated=True)
+    script.model.schedule(SCHEDULE_EXCESS)
+    script.set_state(script.alloc(0, 90), RESIDENT)
+    assert 0 < len(leaving(script)) < 40
+
+
+def test_the_driver_keeps_a_budget_that_is_not_emulated() -> None:
+    script, _ = under_demand(emulated=False)
+    assert script.schedule() == ([], [])
