@@ -1,6 +1,6 @@
 /* batch.c - the worker's side of the rings, for Python.
  *
- * Converts event records into columns, passes commands to executors, sleeps and wakes.
+ * Converts event records into columns, sleeps and wakes.
  * Trusts nothing in the mapping: whatever a client writes there, reading it neither
  * crashes nor loops forever, though the rows may be wrong. Decisions are made in Python.
  */
@@ -154,47 +154,6 @@ EXPORT uint32_t pump_core_ranges(struct pump_shm *shm, uint32_t *slots,
     if (copies[count].range_kind != PUMP_RANGE_FREE) slots[count++] = slot;
   }
   return count;
-}
-
-static struct pump_command_ring *ring_of(struct pump_shm *shm, uint32_t device,
-                                         uint32_t direction) {
-  if (device >= PUMP_MAX_DEVICES || direction >= PUMP_DIRECTIONS) return NULL;
-  return &shm->commands[device][direction];
-}
-
-EXPORT int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                            const struct pump_command *commands, uint32_t count) {
-  struct pump_command_ring *ring = ring_of(shm, device, direction);
-  if (ring == NULL) return -EINVAL;
-  uint32_t pushed = 0;
-  while (pushed < count && pump_command_push(ring, &commands[pushed])) pushed++;
-  if (pushed > 0) pump_wake(&ring->executors_asleep, &ring->wakes);
-  return (int)pushed;
-}
-
-EXPORT int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                          uint64_t *cursor, struct pump_outcome *out, uint32_t max) {
-  struct pump_command_ring *ring = ring_of(shm, device, direction);
-  if (ring == NULL) return -EINVAL;
-  uint64_t tail = PUMP_LOAD(&ring->tail);
-  if (tail - *cursor > PUMP_COMMAND_SLOTS) *cursor = tail - PUMP_COMMAND_SLOTS;
-  uint32_t reaped = 0;
-  bool all_before_empty = true;
-  for (uint64_t position = *cursor; position != tail && reaped < max; position++) {
-    struct pump_command *command = pump_command_at(ring, position);
-    uint32_t state = PUMP_LOAD_ACQUIRE(&command->state);
-    if (state == PUMP_COMMAND_DONE) {
-      out[reaped].ticket = PUMP_LOAD(&command->ticket);
-      out[reaped].result = PUMP_LOAD(&command->result);
-      out[reaped].duration_us = PUMP_LOAD(&command->duration_us);
-      reaped++;
-      PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
-      state = PUMP_COMMAND_EMPTY;
-    }
-    all_before_empty = all_before_empty && state == PUMP_COMMAND_EMPTY;
-    if (all_before_empty) *cursor = position + 1;
-  }
-  return (int)reaped;
 }
 
 EXPORT uint64_t pump_core_activity(struct pump_shm *shm) {

@@ -1,6 +1,6 @@
 /* pump_core.h - the interface of libpump_core.so for Python (cffi reads it from here).
  *
- * The worker's side of the rings: batches in, commands out, sleep and wake-ups. Plain
+ * The worker's side of the rings: batches in, sleep and wake-ups. Plain
  * data in columns, so that numpy reads it without a copy. Nothing here decides.
  */
 #ifndef PUMP_CORE_H
@@ -40,13 +40,6 @@ struct pump_batch {
   uint8_t payload[1048576];
 };
 
-/* The outcome of a finished command. */
-struct pump_outcome {
-  uint64_t ticket;
-  uint32_t result;
-  uint32_t duration_us;
-};
-
 /* Drains up to 4096 rows into `batch`. Returns the number of rows, or -EPROTO when the
  * ring's indices are inconsistent. In this case the head jumps to the tail, and the
  * caller resynchronises from the range table. */
@@ -62,16 +55,6 @@ uint32_t pump_core_skip(struct pump_shm *shm);
  * keeps changing is left out: a later event reports it. */
 uint32_t pump_core_ranges(struct pump_shm *shm, uint32_t *slots, struct pump_range *copies,
                           uint32_t max);
-
-/* Hands commands to the executors of (device, direction) and wakes them once. Returns how
- * many fit into the ring, or -EINVAL for a device or direction out of bounds. */
-int pump_core_submit(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                     const struct pump_command *commands, uint32_t count);
-
-/* Collects finished commands of (device, direction) into `out`; returns how many, or
- * -EINVAL. `*cursor` is the caller's position and starts at 0. */
-int pump_core_reap(struct pump_shm *shm, uint32_t device, uint32_t direction,
-                   uint64_t *cursor, struct pump_outcome *out, uint32_t max);
 
 /* Returns the activity counter. Read it before a tick and pass it to the next wait. */
 uint64_t pump_core_activity(struct pump_shm *shm);

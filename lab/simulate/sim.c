@@ -180,10 +180,6 @@ void pump_sim_leaves_for_flash(struct pump_sim *sim, uint32_t block) {
   gpu_leaves_for_flash(sim->engine, block);
 }
 
-struct pump_shm *pump_sim_mapping(struct pump_sim *sim) {
-  return sim->shm;
-}
-
 int pump_sim_run(struct pump_sim *sim) {
   if (sim->model != NULL) sim_worker_show(sim); /* makes the last decision visible */
   while (sim->failure == 0) {

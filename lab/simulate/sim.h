@@ -2,10 +2,10 @@
  *
  * Joins the model of the GPU (gpu_engine.h) and the model of the client (model.h).
  * Between them it simulates the program's thread with its launch queue and waits,
- * markers, the worker's latency and the executors. Python only decides. pump_sim_run()
- * runs until the worker is about to decide. Python then reads the model's view, asks the
- * policy and applies its answer (pump_worker_carry_out). The simulation is deterministic
- * and uses no clock, thread or I/O.
+ * markers, the worker's latency and the executors. Under a studied policy that decides
+ * itself, pump_sim_run() stops before each decision. Python then reads the view
+ * (pump_sim_view), asks the policy and applies its answer (pump_sim_decide). The
+ * simulation is deterministic and uses no clock, thread or I/O.
  *
  * The model of the client gets only the contents of pump_abi.h events. With `foresight`
  * it reads operations before they are issued, for policies that by definition know more
@@ -36,6 +36,40 @@
 #define PUMP_SIM_DONE 0
 #define PUMP_SIM_STUCK -1   /* no event is left: a bug of the simulator */
 #define PUMP_SIM_REFUSED -2 /* the model of the GPU refused a call, see `failed_step` */
+
+#define PUMP_VIEW_MISSING 128
+#define PUMP_VIEW_CANDIDATES 64
+
+/* One device at one moment. Needs and next uses are operation numbers. */
+struct pump_view {
+  /* `resident` includes maybe evicted blocks, `leaving` blocks under discard. */
+  int64_t budget, resident, arriving, leaving;
+  int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
+  int64_t faults; /* blocks fetched by faults since the device's last view */
+  uint32_t missing_count;
+  uint32_t arrivals_count; /* missing blocks that need free memory: not maybe evicted */
+  uint32_t missing_more;   /* lower bound of the missing blocks beyond `missing` */
+  uint32_t candidates_count;
+  uint32_t candidates_maybe_evicted; /* maybe evicted ones among the candidates */
+  uint32_t oldest_count;
+  uint32_t expected; /* operations expected after the window */
+  uint32_t reserved;
+  /* Needed blocks that are not surely resident and not in flight; the nearest to their
+   * stream's head first. */
+  int64_t missing[128];
+  int64_t missing_need[128];
+  int64_t missing_room[128];  /* blocks of free memory needed by the list up to here; a
+                                 maybe evicted block needs none, because its memory is
+                                 counted already */
+  int64_t arrivals_need[128]; /* missing_need of the blocks that take free memory */
+  /* Eviction candidates: unneeded blocks in the order of model_next_idle, then the others
+   * with the latest need first. */
+  int64_t eviction_candidates[64];
+  int64_t candidates_next_use[64];
+  /* Blocks in the driver's eviction order: the least recently migrated first. */
+  int64_t oldest[64];
+  int64_t oldest_next_use[64];
+};
 
 struct pump_sim_step {
   uint64_t host_ns;      /* time of the program's thread before the step */
@@ -177,9 +211,21 @@ int pump_sim_run(struct pump_sim *sim);
 /* Calls gpu_leaves_for_flash(). */
 void pump_sim_leaves_for_flash(struct pump_sim *sim, uint32_t block);
 
-/* Returns the mapping that receives the transfers of a decision, after PUMP_SIM_DECIDE
- * (pump_worker_carry_out). They reach the movers at the end of the tick. */
-struct pump_shm *pump_sim_mapping(struct pump_sim *sim);
+/* Fills the view and restarts the device's count of faults. */
+void pump_sim_view(struct pump_model *model, uint32_t device, struct pump_view *view);
+/* Carries out a decision, after PUMP_SIM_DECIDE: the transfers reach the movers at the end
+ * of the tick. */
+void pump_sim_decide(struct pump_sim *sim, const int64_t *to_host, uint32_t to_host_count,
+                     const int64_t *to_gpu, uint32_t to_gpu_count);
+/* Turns chosen blocks into transfers of consecutive blocks, each at most one slice, and
+ * counts them as in flight. Skips blocks that cannot move. Fills `commands`; returns how
+ * many, at most `most`. */
+uint32_t pump_sim_start(struct pump_model *model, uint32_t device, uint32_t direction,
+                        const int64_t *blocks, uint32_t count,
+                        struct pump_command *commands, uint32_t most);
+/* Processes the end of such a transfer. Ignores unknown tickets. */
+void pump_sim_end(struct pump_model *model, uint64_t ticket, uint32_t result,
+                  uint32_t duration_us);
 
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out);
 /* Returns the number of marks; fills the i-th if it exists. */

@@ -39,15 +39,11 @@ bool sim_movers_init(struct pump_sim *sim) {
   return true;
 }
 
-/* ---- waiting commands -------------------------------------------------------------- */
+/* ---- waiting decisions ------------------------------------------------------------- */
 
-static struct pump_command_ring *ring_of(const struct pump_sim *sim, uint32_t way) {
-  return &sim->shm->commands[0][way];
-}
-
-/* Returns the number of commands that no mover has taken. */
+/* Returns the number of visible decisions that no mover has taken. */
 static uint32_t waiting(const struct pump_sim *sim, uint32_t way) {
-  return (uint32_t)(sim->directions[way].seen - ring_of(sim, way)->head);
+  return (uint32_t)(sim->directions[way].seen - sim->directions[way].decisions.head);
 }
 
 /* Returns when a mover sees something that becomes visible at `visible_ns`. */
@@ -63,22 +59,21 @@ static uint64_t seen_ns(struct pump_sim *sim, uint32_t way, uint64_t visible_ns)
 void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns) {
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
     struct sim_direction *direction = &sim->directions[way];
-    for (; direction->seen != ring_of(sim, way)->tail; direction->seen++) {
-      direction->visible_ns[direction->seen % PUMP_COMMAND_SLOTS] =
+    for (; direction->seen != direction->decisions.tail; direction->seen++) {
+      direction->visible_ns[direction->seen % SIM_DECISIONS] =
           seen_ns(sim, way, visible_ns);
     }
   }
 }
 
-/* Returns when the oldest command becomes visible; GPU_NEVER: there is none. */
+/* Returns when the oldest decision becomes visible; GPU_NEVER: there is none. */
 static uint64_t visible_ns(const struct pump_sim *sim, uint32_t way) {
-  uint64_t head = ring_of(sim, way)->head;
-  return waiting(sim, way) == 0
-             ? GPU_NEVER
-             : sim->directions[way].visible_ns[head % PUMP_COMMAND_SLOTS];
+  uint64_t head = sim->directions[way].decisions.head;
+  return waiting(sim, way) == 0 ? GPU_NEVER
+                                : sim->directions[way].visible_ns[head % SIM_DECISIONS];
 }
 
-static bool command_waits(const struct pump_sim *sim, uint32_t way) {
+static bool decision_waits(const struct pump_sim *sim, uint32_t way) {
   return visible_ns(sim, way) <= sim->now_ns;
 }
 
@@ -146,7 +141,7 @@ static uint32_t validate(const struct pump_sim *sim, uint32_t way, uint32_t inde
 
 static void report(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
                    uint32_t result, uint64_t called_ns) {
-  if (!job->scheduled && job->sent == NULL) return;
+  if (!job->scheduled && job->decided == NULL) return;
   bool moved = result == PUMP_RESULT_MOVED;
   if (way == PUMP_TO_HOST && moved)
     sim->shm->schedules[0].left_bytes += job->command.length_bytes;
@@ -166,7 +161,9 @@ static void report(struct pump_sim *sim, uint32_t way, const struct sim_command 
     if (moved) sim->result.scheduled_bytes += job->command.length_bytes;
     pump_schedule_finish(sim->shm, job->command.ticket, result, duration_us, job->kept);
   } else {
-    pump_command_finish(job->sent, result, duration_us);
+    job->decided->result = result;
+    job->decided->duration_us = duration_us;
+    job->decided->ended = true;
   }
   sim_worker_wake(sim);
 }
@@ -230,7 +227,7 @@ static bool is_ready_behind(const struct pump_sim *sim, uint32_t way) {
 
 static void note(struct pump_sim *sim, uint32_t way, const struct sim_command *job,
                  const struct gpu_prefetch_call *call) {
-  if (!job->scheduled && job->sent == NULL) return;
+  if (!job->scheduled && job->decided == NULL) return;
   uint64_t at = sim->transfer_count++;
   if (at < sim->settings.transfers_most)
     sim->transfers[at] =
@@ -377,13 +374,14 @@ static bool start_one(struct pump_sim *sim, uint32_t way, struct sim_mover *move
       submit(sim, way, mover, &job, range);
     return sim->failure == 0;
   }
-  if (command_waits(sim, way)) {
-    struct pump_command_ring *ring = ring_of(sim, way);
-    uint64_t length_bytes = pump_command_at(ring, ring->head)->length_bytes;
-    if (!has_room(sim, direction, length_bytes, direction->bounds.flight_bytes))
+  if (decision_waits(sim, way)) {
+    struct sim_decision *oldest =
+        sim_decision_at(&direction->decisions, direction->decisions.head);
+    if (!has_room(sim, direction, oldest->command.length_bytes,
+                  direction->bounds.flight_bytes))
       return false;
-    job = (struct sim_command){0};
-    job.sent = pump_command_take(ring, &job.command);
+    direction->decisions.head++;
+    job = (struct sim_command){.command = oldest->command, .decided = oldest};
   } else if (take_entry(sim, way, &job)) {
     /* validated like any other */
   } else if (way != PUMP_TO_GPU ||
@@ -431,7 +429,7 @@ uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t way) {
   const struct sim_direction *direction = &sim->directions[way];
   uint64_t next = GPU_NEVER;
   date_entry(sim, way);
-  if (!command_waits(sim, way) && is_ready(sim, direction)) next = direction->entry_ns;
+  if (!decision_waits(sim, way) && is_ready(sim, direction)) next = direction->entry_ns;
   for (uint32_t i = 0; i < SIM_MOVERS; i++) {
     const struct sim_mover *mover = &direction->movers[i];
     if (mover->free_ns > sim->now_ns) next = sim_least(next, mover->free_ns);

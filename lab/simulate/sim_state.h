@@ -45,10 +45,25 @@ struct sim_wait {
 
 /* ---- the movers (sim_movers.c) --------------------------------------------------- */
 
+/* A transfer that a studied policy chose (sim_decide.c). */
+struct sim_decision {
+  struct pump_command command;
+  uint32_t result, duration_us;
+  bool ended, noted; /* noted: the model knows the end */
+};
+
+#define SIM_DECISIONS 256
+
+/* Positions grow without end. noted <= head <= tail. */
+struct sim_decisions {
+  uint64_t noted, head, tail; /* all before are noted; taken by movers; decided */
+  struct sim_decision all[SIM_DECISIONS];
+};
+
 struct sim_command {
   struct pump_command command;
-  struct pump_command *sent; /* its place in the ring; NULL: not sent */
-  /* From the schedule. A command neither sent nor scheduled only populates, unreported. */
+  struct sim_decision *decided; /* NULL: not by a studied policy */
+  /* From the schedule. A command neither decided nor scheduled populates, unreported. */
   bool scheduled;
   /* For a command that takes several calls: when it began, and how many blocks are done. */
   uint64_t called_ns;
@@ -78,8 +93,9 @@ struct sim_direction {
   uint32_t slices; /* most slices in flight per mover */
   struct sim_mover movers[SIM_MOVERS];
   struct pump_adapt adapt;
-  uint64_t seen; /* commands with a known time of visibility */
-  uint64_t visible_ns[PUMP_COMMAND_SLOTS];
+  struct sim_decisions decisions;
+  uint64_t seen; /* decisions with a known time of visibility */
+  uint64_t visible_ns[SIM_DECISIONS];
   uint32_t flight_bytes, flight_slices;
   uint64_t idle_since_ns;
   struct sim_wait wait; /* of the mover that wakes first */
@@ -164,7 +180,6 @@ struct pump_sim {
 
   /* worker */
   struct pump_shm *shm;
-  uint64_t cursors[PUMP_DIRECTIONS * PUMP_MAX_DEVICES]; /* for pump_worker_follow() */
   uint64_t schedule_ns;      /* when the schedule in force becomes visible */
   uint32_t schedule_version; /* version of that schedule */
   struct pump_batch *batch;
@@ -243,7 +258,7 @@ void sim_worker_compare(struct pump_sim *sim, const struct pump_sim_step *step);
 void sim_worker_wake(struct pump_sim *sim);
 /* Activates the client if live memory exceeds the budget. */
 void sim_worker_activate(struct pump_sim *sim);
-/* Makes sent commands and the new schedule visible at the end of the tick. */
+/* Makes decisions and the new schedule visible at the end of the tick. */
 void sim_worker_show(struct pump_sim *sim);
 /* Runs the first half of a tick, up to the decision. */
 void sim_worker_tick(struct pump_sim *sim);
@@ -253,6 +268,14 @@ bool sim_worker_find_fresh(struct pump_sim *sim);
 void sim_worker_poll_next(struct pump_sim *sim);
 /* Polls markers and discards; wakes the worker after any progress. */
 void sim_worker_poll(struct pump_sim *sim);
+
+/* sim_decide.c */
+static inline struct sim_decision *sim_decision_at(struct sim_decisions *queue,
+                                                   uint64_t position) {
+  return &queue->all[position % SIM_DECISIONS];
+}
+/* Does what pump_worker_follow does for a schedule. */
+void sim_decide_follow(struct pump_sim *sim);
 
 /* sim_wakes.c */
 /* Returns false for invalid delays. */
@@ -283,7 +306,7 @@ void sim_flash_go(struct pump_sim *sim);
 
 /* sim_movers.c */
 bool sim_movers_init(struct pump_sim *sim);
-/* Makes the commands sent since the last call visible at `visible_ns`. */
+/* Makes the decisions since the last call visible at `visible_ns`. */
 void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);

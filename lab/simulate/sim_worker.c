@@ -174,7 +174,10 @@ void sim_worker_tick(struct pump_sim *sim) {
   sim->result.ticks++;
   sim->woken = false;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
-  pump_worker_follow(sim->shm, sim->model, sim->cursors);
+  if (sim->model->schedules.what == PUMP_SCHEDULE_NOTHING)
+    sim_decide_follow(sim);
+  else
+    pump_worker_follow(sim->shm, sim->model);
   sim_worker_show(sim);
   sim->tick_ns = sim->busy_until_ns + SLEEP_NS;
 }

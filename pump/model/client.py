@@ -1,8 +1,7 @@
 """The model of one client: ranges, blocks, window, transfers in flight.
 
-The model itself is in C (`daemon/core/model/model.h`); this is its Python interface. Batches,
-progress and outcomes go in, and views come out. The model calls no driver, reads no clock and
-decides nothing.
+The model itself is in C (`daemon/core/model/model.h`); this is its Python interface. Batches
+and progress go in, and schedules come out. The model calls no driver and reads no clock.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model import bounds, event_log
-from pump.model.view import View
 from pump.wire.abi import INT64S, ffi, lib
 from pump.wire.mapping import Batch, Ranges
 
@@ -70,19 +68,6 @@ class ClientModel:
         self._tally = ffi.new("struct pump_model_tally *")
         self._kept = ffi.new("struct pump_learner_log *")
         self._lost = ffi.new("struct pump_lost *")
-        self._view = ffi.new("struct pump_view *")
-        # Two reads instead of one for each number, because each decision needs a view.
-        self._sizes = _part(self._view, "budget", "missing_count", np.int64)
-        self._shape = _part(self._view, "missing_count", "missing", np.uint32)
-        needed = "missing", "missing_need", "missing_room", "arrivals_need"
-        there = "eviction_candidates", "candidates_next_use", "oldest", "oldest_next_use"
-        self._columns = [self._column(name) for name in needed + there]
-        # Columns cut to the lengths of the last view, because the lengths rarely change.
-        self._lengths: tuple[int, ...] = ()
-        self._leading: list[NDArray[np.int64]] = []
-
-    def _column(self, name: str) -> NDArray[np.int64]:
-        return np.frombuffer(ffi.buffer(getattr(self._view, name)), np.int64)
 
     def __repr__(self) -> str:
         totals = self.totals()
@@ -184,47 +169,6 @@ class ClientModel:
         """Turns duplication on or off: blocks that were only read then leave without a copy."""
         lib.pump_model_duplicate(self.raw, wanted)
 
-    def finish(self, outcomes: Any, count: int) -> None:
-        """Processes the outcomes of commands (`struct pump_outcome *`)."""
-        lib.pump_model_finish(self.raw, outcomes, count)
-
-    # ---- views for policies ----------------------------------------------------------
-
-    def view(self, device: int) -> View:
-        """Returns the view of a device that `set_device` has set. Its arrays belong to the model,
-        and the next call overwrites them."""
-        lib.pump_model_view(self.raw, device, self._view)
-        budget, resident, arriving, leaving, to_gpu, to_host, faults = self._sizes.tolist()
-        shape = self._shape.tolist()
-        missing, arrivals, missing_more, candidates, maybe_evicted, oldest, expected = shape[:7]
-        lengths = (missing, missing, missing, arrivals, candidates, candidates, oldest, oldest)
-        if lengths != self._lengths:
-            self._lengths = lengths
-            columns = zip(self._columns, lengths, strict=True)
-            self._leading = [column[:length] for column, length in columns]
-        first, need, room, arrivals_need, last, next_use, old, old_next_use = self._leading
-        return View(
-            budget,
-            self.devices[device].emulated,
-            resident,
-            arriving,
-            leaving,
-            to_gpu,
-            to_host,
-            faults,
-            first,
-            need,
-            room,
-            arrivals_need,
-            missing_more,
-            expected,
-            last,
-            next_use,
-            maybe_evicted,
-            old,
-            old_next_use,
-        )
-
     # ---- for reports and tests --------------------------------------------------------
 
     def totals(self) -> Any:
@@ -268,10 +212,3 @@ class ClientModel:
         if lib.pump_model_range(self.raw, slot, found) != 0:
             return None
         return range(found.first_block, found.first_block + found.blocks)
-
-
-def _part(view: Any, first: str, end: str, dtype: type[np.generic]) -> NDArray[Any]:
-    """Returns the numbers of `struct pump_view` from `first` up to `end`."""
-    begin, stop = (ffi.offsetof("struct pump_view", name) for name in (first, end))
-    count = (stop - begin) // np.dtype(dtype).itemsize
-    return np.frombuffer(ffi.buffer(view), dtype, count, begin)

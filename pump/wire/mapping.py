@@ -1,8 +1,8 @@
-"""One client's shared mapping: events in, commands out, progress, counters.
+"""One client's shared mapping: events, schedules, progress, counters.
 
 A thin layer over libpump_core without policy. The client may have written anything into the
 mapping, so C or the caller checks all values that are read. Data to and from the model stays in C
-arrays: a tick makes no Python object for an event or a command.
+arrays: a tick makes no Python object for an event.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.wire.abi import INT64S, SHM_BYTES, ffi, lib
+from pump.wire.abi import SHM_BYTES, ffi, lib
 
 _ROW_COLUMNS = {
     "seq": np.uint64,
@@ -93,22 +93,6 @@ class ProtocolError(Exception):
     """The mapping's indices are invalid; callers read the state from the range table instead."""
 
 
-def carry_out(
-    shm: Any, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
-) -> None:
-    """Starts the transfers of a decision over `struct pump_shm *`. model: `struct pump_model *`.
-    Blocks: by number, shape [n]."""
-    lib.pump_worker_carry_out(
-        shm,
-        model,
-        device,
-        ffi.from_buffer(INT64S, to_host),
-        len(to_host),
-        ffi.from_buffer(INT64S, to_gpu),
-        len(to_gpu),
-    )
-
-
 class Mapping:
     """A memfd of SHM_BYTES, mapped; `close` unmaps it. Only one thread at a time may use it."""
 
@@ -119,7 +103,6 @@ class Mapping:
         self.shm = ffi.cast("struct pump_shm *", self._buffer)
         self.batch = Batch()
         """The batch that `drain` fills."""
-        self._cursors = ffi.new("uint64_t[]", 2 * lib.PUMP_MAX_DEVICES)
 
     def close(self) -> None:
         """Unmaps. Batches, ranges and views of this mapping must not be used afterwards."""
@@ -166,13 +149,7 @@ class Mapping:
     def follow(self, model: Any) -> None:
         """Applies executed operations and ended transfers to a model, and renews the schedules that
         need it."""
-        lib.pump_worker_follow(self.shm, model, self._cursors)
-
-    def carry_out(
-        self, model: Any, device: int, to_host: NDArray[np.int64], to_gpu: NDArray[np.int64]
-    ) -> None:
-        """Starts the transfers of a decision; see the function of that name."""
-        carry_out(self.shm, model, device, to_host, to_gpu)
+        lib.pump_worker_follow(self.shm, model)
 
     def activity(self) -> int:
         """Returns the counter that each completion and each progress increases."""

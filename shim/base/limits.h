@@ -140,7 +140,7 @@ _Static_assert(PUMP_SLICE_BYTES <= PUMP_IN_FLIGHT_BYTES &&
                "a slice fits into what may be in flight");
 _Static_assert(PUMP_PREDICTED_BYTES < PUMP_IN_FLIGHT_BYTES &&
                    PUMP_PREDICTED_BYTES < PUMP_OUT_FLIGHT_BYTES,
-               "what is scheduled leaves room for commands");
+               "what is predicted leaves memory in flight for issued operations");
 _Static_assert(PUMP_IN_LANES_SHARED <= PUMP_IN_LANES,
                "fewer streams where they are shared");
 _Static_assert(PUMP_MARKERS_FEW < PUMP_MARKERS_FIRST &&

@@ -183,9 +183,9 @@ bool pump_executors_gave_up(struct pump_device_executors *set) {
 
 void pump_executors_wake(struct pump_device_executors *set) {
   for (int direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-    struct pump_command_ring *ring = &pump_shm->commands[set->device][direction];
-    __atomic_fetch_add(&ring->wakes, 1, __ATOMIC_RELEASE);
-    pump_futex_wake(&ring->wakes);
+    uint32_t *wakes = &pump_shm->executors[set->device][direction].wakes;
+    __atomic_fetch_add(wakes, 1, __ATOMIC_RELEASE);
+    pump_futex_wake(wakes);
   }
   for (int direction = 0; direction < PUMP_DIRECTIONS; direction++)
     pump_futex_wake(&set->directions[direction].wanted);

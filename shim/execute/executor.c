@@ -1,6 +1,6 @@
-/* executor.c - carries out the worker's commands: take, move, report.
+/* executor.c - carries out entries of the worker's schedule: take, move, report.
  *
- * The worker decides what to move, and validate.c decides whether a command may run. A
+ * The worker decides what to move, and validate.c decides whether an entry may run. A
  * mover thread serves one device and direction. It owns lanes, each a stream and an event
  * in the program's context. The driver works in the calling thread only while the stream
  * is idle, so a second slice needs a second stream. While one slice is on the link, the
@@ -13,12 +13,11 @@
  * (flight.c). A thread reserves bytes before it validates and submits a slice. If too
  * many bytes are in flight, it first finishes its own slices, then waits.
  *
- * Wake-ups. One command wakes one thread, if the worker sends a wake-up. The thread that
- * takes a command sets `executors_asleep` again for the threads that still sleep, and
- * wakes one if more work is waiting.
+ * Wake-ups. A wake-up is for one thread. The thread that takes an entry sets `asleep`
+ * again for the threads that still sleep, and wakes one if more work is waiting.
  *
- * Attach. A command is taken and finished inside pump_mapping_enter/leave. A command from
- * an earlier mapping is dropped, because another ring is now mapped at the same address.
+ * Attach. An entry is taken and finished inside pump_mapping_enter/leave. An entry from an
+ * earlier mapping is dropped, because another schedule is now mapped at the same address.
  */
 #include "executors.h"
 
@@ -32,12 +31,11 @@
 /* One slice to move, also while it is in flight in a lane. */
 struct job {
   struct pump_command command;
-  struct pump_command *place; /* in the ring; NULL: populate, or scheduled */
-  bool scheduled;             /* taken from the schedule */
-  uint32_t duplicates, kept;  /* bits per block, see pump_entry and pump_entry_end */
-  uint64_t epoch;             /* mapping that it was taken from */
+  bool scheduled;            /* taken from the schedule; else it populates */
+  uint32_t duplicates, kept; /* bits per block, see pump_entry and pump_entry_end */
+  uint64_t epoch;            /* mapping that it was taken from */
   struct pump_slice_times times;
-  uint32_t waiting; /* commands still in the ring when it was taken */
+  uint32_t waiting; /* more was ready when it was taken */
   uint32_t in_flight;
 };
 
@@ -66,8 +64,8 @@ static bool to_gpu(const struct mover *mover) {
   return mover->role.direction == PUMP_TO_GPU;
 }
 
-static struct pump_command_ring *ring_of(const struct mover *mover) {
-  return &pump_shm->commands[mover->role.set->device][mover->role.direction];
+static struct pump_executors_sleep *sleep_of(const struct mover *mover) {
+  return &pump_shm->executors[mover->role.set->device][mover->role.direction];
 }
 
 /* ---- the driver ---------------------------------------------------------------- */
@@ -201,10 +199,6 @@ static void write_result(const struct mover *mover, const struct job *job,
     pump_schedule_left(mover->role.set->device, job->command.length_bytes);
     if (pump_recording) pump_hops_left(mover->role.set->device);
   }
-  if (!job->scheduled) {
-    pump_command_finish(job->place, result, duration_us);
-    return;
-  }
   pump_schedule_ended(mover->role.set->device, mover->role.direction, result,
                       job->command.length_bytes);
   if (pump_recording) pump_hops_ended(mover->role.set->device);
@@ -214,13 +208,13 @@ static void write_result(const struct mover *mover, const struct job *job,
 
 static void report(const struct mover *mover, const struct job *job, uint32_t result) {
   uint64_t epoch_now, bytes = job->command.length_bytes;
-  if (job->place == NULL && !job->scheduled) {
+  if (!job->scheduled) {
     if (result == PUMP_RESULT_MOVED)
       PUMP_ADD(&pump_shm->shim_counters.populate_bytes, bytes);
     return;
   }
   count(mover, result, copied_bytes(mover, job));
-  if (job->scheduled && result == PUMP_RESULT_MOVED)
+  if (result == PUMP_RESULT_MOVED)
     PUMP_ADD(&pump_shm->shim_counters.scheduled_bytes, bytes);
   if (!pump_mapping_enter(&epoch_now)) return; /* the job's worker is gone */
   if (epoch_now == job->epoch) write_result(mover, job, result);
@@ -325,63 +319,47 @@ static void submit_or_refuse(struct mover *mover, const struct job *job) {
   report(mover, job, result);
 }
 
-/* ---- commands ------------------------------------------------------------------ */
+/* ---- entries ------------------------------------------------------------------- */
 
-static bool command_waits(struct pump_command_ring *ring) {
-  uint64_t head = PUMP_LOAD_ACQUIRE(&ring->head);
-  return head != PUMP_LOAD_ACQUIRE(&ring->tail) &&
-         PUMP_LOAD_ACQUIRE(&pump_command_at(ring, head)->state) == PUMP_COMMAND_READY;
-}
-
-/* Returns whether a command is in the ring or a schedule entry may start. */
 static bool more_waits(const struct mover *mover) {
-  return command_waits(ring_of(mover)) ||
-         pump_schedule_can_start(mover->role.set->device, mover->role.direction);
+  return pump_schedule_can_start(mover->role.set->device, mover->role.direction);
 }
 
-/* Wakes another thread if more work is waiting. Called after taking a command. */
-static void pass_on(struct mover *mover, struct pump_command_ring *ring) {
+/* Wakes another thread if more work is waiting. Called after taking an entry. */
+static void pass_on(struct mover *mover) {
+  struct pump_executors_sleep *sleep = sleep_of(mover);
   if (PUMP_LOAD(&mover->direction->asleep) == 0) return;
-  if (PUMP_LOAD(&ring->executors_asleep) == 0) {
-    PUMP_STORE(&ring->executors_asleep, 1);
+  if (PUMP_LOAD(&sleep->asleep) == 0) {
+    PUMP_STORE(&sleep->asleep, 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* before more_waits, see pump_wake */
   }
   if (!more_waits(mover)) return;
-  __atomic_fetch_add(&ring->wakes, 1, __ATOMIC_RELEASE);
-  pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
+  __atomic_fetch_add(&sleep->wakes, 1, __ATOMIC_RELEASE);
+  pump_futex(&sleep->wakes, FUTEX_WAKE, 1, NULL);
 }
 
-/* Takes a command, or else a schedule entry. Returns false if there is neither. Returns
- * true without a job (no `place`, not `scheduled`) while the mapping is being replaced. */
-static bool take_command(struct mover *mover, struct job *job) {
-  job->place = NULL;
-  job->scheduled = false;
-  job->waiting = 0;
+/* Takes an entry of the schedule. Returns false if none may start. Returns true without a
+ * job (not `scheduled`) while the mapping is being replaced. */
+static bool take_entry(struct mover *mover, struct job *job) {
   if (!pump_mapping_enter(&job->epoch)) {
     struct timespec pause = {.tv_nsec = 50000};
     nanosleep(&pause, NULL);
     return true;
   }
-  struct pump_command_ring *ring = ring_of(mover);
-  job->place = pump_command_take(ring, &job->command);
-  if (job->place != NULL) {
-    uint64_t left = PUMP_LOAD(&ring->tail) - PUMP_LOAD(&ring->head);
-    job->waiting = left <= PUMP_COMMAND_SLOTS ? (uint32_t)left : 0;
-  } else {
-    uint32_t device = mover->role.set->device, direction = mover->role.direction;
-    struct pump_entry entry;
-    uint64_t made_ns;
-    job->scheduled = pump_schedule_take(device, direction, &entry, &made_ns);
-    if (job->scheduled) job->command = entry.command;
-    if (job->scheduled) job->duplicates = entry.duplicates;
-    if (job->scheduled && pump_recording)
+  uint32_t device = mover->role.set->device, direction = mover->role.direction;
+  struct pump_entry entry;
+  uint64_t made_ns;
+  job->scheduled = pump_schedule_take(device, direction, &entry, &made_ns);
+  if (job->scheduled) {
+    job->command = entry.command;
+    job->duplicates = entry.duplicates;
+    if (pump_recording)
       job->times.free_ns = pump_hops_ready(mover->role.set, direction, &entry, made_ns);
-    job->waiting = job->scheduled && pump_schedule_ready(device, direction);
+    job->waiting = pump_schedule_ready(device, direction);
+    pass_on(mover);
   }
-  bool found = job->place != NULL || job->scheduled;
-  if (found) pass_on(mover, ring);
   pump_mapping_leave();
-  return found;
+  return job->scheduled;
 }
 
 static bool take_populate(const struct mover *mover, struct job *job) {
@@ -395,12 +373,12 @@ static bool take_populate(const struct mover *mover, struct job *job) {
   return true;
 }
 
-/* Starts to move the blocks of one command or schedule entry, or a slice of a new range.
- * Returns false if there is none; true if the caller should call again. */
+/* Starts to move the blocks of one entry, or a slice of a new range. Returns false if there
+ * is none; true if the caller should call again. */
 static bool serve(struct mover *mover) {
   struct job job = {.in_flight = 0};
-  if (take_command(mover, &job)) {
-    if (job.place == NULL && !job.scheduled) return true;
+  if (take_entry(mover, &job)) {
+    if (!job.scheduled) return true;
   } else if (!take_populate(mover, &job)) {
     return false;
   }
@@ -429,15 +407,15 @@ static bool work_waits(const struct mover *mover) {
 
 /* Sleeps until woken, but at most `longest_ns`. */
 static void sleep_until_woken(struct mover *mover, uint64_t longest_ns) {
-  struct pump_command_ring *ring = ring_of(mover);
+  struct pump_executors_sleep *sleep = sleep_of(mover);
   uint64_t begin_ns = pump_now_ns();
   while (mover->spin_ns != 0 && pump_now_ns() - begin_ns < mover->spin_ns) {
     if (work_waits(mover)) return;
     relax();
   }
   PUMP_ADD(&mover->direction->asleep, 1);
-  uint32_t ticket = pump_sleep_prepare(&ring->executors_asleep, &ring->wakes);
-  if (!work_waits(mover)) pump_sleep_wait(&ring->wakes, ticket, longest_ns);
+  uint32_t ticket = pump_sleep_prepare(&sleep->asleep, &sleep->wakes);
+  if (!work_waits(mover)) pump_sleep_wait(&sleep->wakes, ticket, longest_ns);
   __atomic_fetch_sub(&mover->direction->asleep, 1, __ATOMIC_RELAXED);
   mover->spin_ns = pump_spin_ns(pump_now_ns() - begin_ns);
 }

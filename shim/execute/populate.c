@@ -2,7 +2,7 @@
  *
  * A converted allocation initially has no pages, so its first use would fault. While
  * everything fits into the budget, in-threads prefetch new ranges in slices, in order of
- * allocation, whenever no command waits. This file is only a queue: each slice is
+ * allocation, whenever no entry is ready. This file is only a queue: each slice is
  * validated like a command, so freed ranges drop out.
  *
  * Once allocations exceed the budget, the queue is emptied, and the policy decides which
@@ -46,8 +46,8 @@ void pump_populate(uint32_t slot, uint32_t generation) {
    * rather than at the program's first launch, makes the markers available in time. */
   pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
                                   PUMP_DEVICE_ACTIVE);
-  struct pump_command_ring *ring = &pump_shm->commands[device][PUMP_TO_GPU];
-  pump_wake(&ring->executors_asleep, &ring->wakes);
+  struct pump_executors_sleep *sleep = &pump_shm->executors[device][PUMP_TO_GPU];
+  pump_wake(&sleep->asleep, &sleep->wakes);
   errno = saved;
 }
 

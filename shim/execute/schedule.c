@@ -1,9 +1,8 @@
 /* schedule.c - takes entries of schedules, and checks which entries are still valid.
  *
  * The worker puts a device's schedule in force (pump_abi.h). Executors take its ready
- * entries when their command ring is empty, with the same validation and the same bound
- * on bytes in flight as for commands. So executors continue with the schedule while the
- * worker is late or dead.
+ * entries, which are validated and bounded in flight (validate.c, flight.c). So executors
+ * continue with the schedule while the worker is late or dead.
  *
  * DESIGN. A schedule may serve operations that the worker predicted. Then each operation
  * that the program issues is compared with the prediction for its number. The first
@@ -110,9 +109,9 @@ void pump_schedule_wake(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     if (PUMP_LOAD(&pump_shm->schedules[d].turn) == 0) continue;
     for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-      struct pump_command_ring *ring = &pump_shm->commands[d][direction];
-      if (PUMP_LOAD(&ring->executors_asleep) != 0 && pump_schedule_can_start(d, direction))
-        pump_wake(&ring->executors_asleep, &ring->wakes);
+      struct pump_executors_sleep *sleep = &pump_shm->executors[d][direction];
+      if (PUMP_LOAD(&sleep->asleep) != 0 && pump_schedule_can_start(d, direction))
+        pump_wake(&sleep->asleep, &sleep->wakes);
     }
   }
 }

@@ -21,19 +21,17 @@
  *   `budget`     Bytes of a device's memory that a client may keep resident there.
  *   `active`     A device whose live memory has outgrown the budget; dormant until then.
  *   `slice`      Consecutive blocks of a range that one driver call moves.
- *   `command`    A slice that an executor (a thread of the shim) moves immediately.
- *   `schedule`   The slices of a device that move next, in order. Each is an entry with
- *                the conditions that it waits for.
+ *   `command`    Tells an executor (a thread of the shim) to move a slice.
+ *   `schedule`   The slices of a device that move next, in order. Each is an entry: a
+ *                command with the conditions that it waits for.
  *   `signature`  Hash of a launch: the function's identity, grid, block and parameter
  *                bytes, with every word masked out that points into a live range.
  *
  * Which side writes which fields
- *   `shim`    Identity, devices, progress, shim_counters, ranges, events. Command state
- *             READY -> TAKEN -> DONE and the result. left_bytes and ended_bytes of each
- *             schedule, entry_ends.
+ *   `shim`    Identity, devices, progress, shim_counters, ranges, events. left_bytes and
+ *             ended_bytes of each schedule, entry_ends.
  *   `worker`  worker_pid, heartbeat, resend, worker_counters, event_head. The fields of
- *             devices marked "worker". Command contents and state EMPTY -> READY,
- *             DONE -> EMPTY. Contents of schedules, predicted.
+ *             devices marked "worker". Contents of schedules, predicted.
  *   `both`    turn of each schedule: the worker puts the schedule in force or withdraws
  *             it. Executors count the entries they take. valid_seq: the worker sets it to
  *             PUMP_ALL_VALID, the shim lowers it.
@@ -93,7 +91,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 11
+#define PUMP_ABI_VERSION 12
 
 /* Bounds; powers of two if positions are masked by them. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -112,7 +110,6 @@
 #define PUMP_MAX_EXTENTS 192
 #define PUMP_EVENT_PAYLOAD_BYTES 72 /* in one record, instead of the extents */
 #define PUMP_MAX_PAYLOAD_BYTES 8192
-#define PUMP_COMMAND_SLOTS 256
 #define PUMP_DIRECTIONS 2
 #define PUMP_ALL_VALID 0xffffffffffffffff /* pump_header.valid_seq */
 #define PUMP_SCHEDULE_ENTRIES 256         /* per direction */
@@ -162,15 +159,9 @@
 #define PUMP_ACCESS_WRITE 2
 #define PUMP_ACCESS_OVERWRITE 3
 
-/* command direction, also the index of its ring */
+/* direction of a command, also an index */
 #define PUMP_TO_GPU 0
 #define PUMP_TO_HOST 1
-
-/* command state */
-#define PUMP_COMMAND_EMPTY 0
-#define PUMP_COMMAND_READY 1
-#define PUMP_COMMAND_TAKEN 2
-#define PUMP_COMMAND_DONE 3
 
 /* command result */
 #define PUMP_RESULT_MOVED 0
@@ -338,30 +329,24 @@ struct pump_command {
   uint64_t observed_seq;  /* TO_HOST: newest operation that the worker has considered */
   uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
   uint32_t stream;        /* TO_GPU: stream of needed_by_seq */
-  uint32_t state;         /* PUMP_COMMAND_* */
-  uint32_t result;        /* PUMP_RESULT_* */
-  uint32_t duration_us;   /* from taking it to its completion */
+  uint32_t reserved;
 };
 
-struct pump_command_ring {
-  uint64_t tail; /* worker: commands ever submitted */
-  uint64_t pad0[7];
-  uint64_t head; /* executors: commands ever taken */
-  uint64_t pad1[7];
-  uint32_t executors_asleep;
-  uint32_t wakes; /* futex: counts wake-ups of executors */
-  uint64_t pad2[7];
-  struct pump_command commands[256];
+/* The executors of a device and direction, asleep or not. */
+struct pump_executors_sleep {
+  uint32_t asleep;
+  uint32_t wakes; /* futex: counts wake-ups */
+  uint64_t pad[7];
 };
 
 /* A command that an executor carries out once all three conditions hold. */
 struct pump_entry {
-  struct pump_command command; /* state, result and duration_us are not used */
-  uint64_t after_seq;          /* operation that must have executed; 0: none */
-  uint64_t left_bytes;         /* least pump_schedule.left_bytes; 0: no condition */
-  uint64_t ended_bytes;        /* least pump_schedule.ended_bytes; 0: no condition */
-  uint32_t after_stream;       /* stream of after_seq */
-  uint32_t duplicates; /* TO_GPU: bit i: the host keeps its copy of the slice's block i */
+  struct pump_command command;
+  uint64_t after_seq;    /* operation that must have executed; 0: none */
+  uint64_t left_bytes;   /* least pump_schedule.left_bytes; 0: no condition */
+  uint64_t ended_bytes;  /* least pump_schedule.ended_bytes; 0: no condition */
+  uint32_t after_stream; /* stream of after_seq */
+  uint32_t duplicates;   /* TO_GPU: bit i: the host keeps its copy of the slice's block i */
 };
 
 struct pump_schedule {
@@ -370,8 +355,7 @@ struct pump_schedule {
   uint32_t count[2]; /* entries of each direction */
   uint64_t made_ns;  /* CLOCK_MONOTONIC when put in force; only in recorded jobs */
   uint64_t pad0[5];
-  uint64_t left_bytes; /* bytes that commands and entries have moved to the host since the
-                          attach */
+  uint64_t left_bytes; /* bytes that entries have moved to the host since the attach */
   uint64_t pad1[7];
   uint64_t ended_bytes; /* bytes of entries to the GPU that ended (moved or refused) since
                            the attach, plus PUMP_UNPACED_BYTES per refused entry to the
@@ -380,7 +364,7 @@ struct pump_schedule {
   struct pump_entry entries[2][256];
 };
 
-/* How a scheduled command ended; at index `ticket` modulo PUMP_SCHEDULE_TICKETS. */
+/* How an entry's command ended; at index `ticket` modulo PUMP_SCHEDULE_TICKETS. */
 struct pump_entry_end {
   uint64_t ticket; /* written last */
   uint32_t result;
@@ -471,8 +455,8 @@ struct pump_shm {
   struct pump_worker_counters worker_counters;
   struct pump_device devices[16];
   struct pump_progress progress[1024];
-  struct pump_command_ring commands[16][2]; /* [device][direction] */
-  struct pump_schedule schedules[16];       /* by device */
+  struct pump_executors_sleep executors[16][2]; /* [device][direction] */
+  struct pump_schedule schedules[16];           /* by device */
   struct pump_entry_end entry_ends[1024];
   struct pump_prediction predicted[4096];
   struct pump_event events[16384];

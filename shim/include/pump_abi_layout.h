@@ -109,7 +109,7 @@ PUMP_ASSERT_OFFSET(pump_event, payload_bytes, 44);
 PUMP_ASSERT_OFFSET(pump_event, signature, 48);
 PUMP_ASSERT_OFFSET(pump_event, extents, 56);
 
-PUMP_ASSERT_SIZE(pump_command, 64);
+PUMP_ASSERT_SIZE(pump_command, 56);
 PUMP_ASSERT_OFFSET(pump_command, ticket, 0);
 PUMP_ASSERT_OFFSET(pump_command, slot, 8);
 PUMP_ASSERT_OFFSET(pump_command, generation, 12);
@@ -118,25 +118,20 @@ PUMP_ASSERT_OFFSET(pump_command, length_bytes, 24);
 PUMP_ASSERT_OFFSET(pump_command, observed_seq, 32);
 PUMP_ASSERT_OFFSET(pump_command, needed_by_seq, 40);
 PUMP_ASSERT_OFFSET(pump_command, stream, 48);
-PUMP_ASSERT_OFFSET(pump_command, state, 52);
-PUMP_ASSERT_OFFSET(pump_command, result, 56);
-PUMP_ASSERT_OFFSET(pump_command, duration_us, 60);
+PUMP_ASSERT_OFFSET(pump_command, reserved, 52);
 
-PUMP_ASSERT_SIZE(pump_command_ring, 16576);
-PUMP_ASSERT_OFFSET(pump_command_ring, tail, 0);
-PUMP_ASSERT_OFFSET(pump_command_ring, head, 64);
-PUMP_ASSERT_OFFSET(pump_command_ring, executors_asleep, 128);
-PUMP_ASSERT_OFFSET(pump_command_ring, wakes, 132);
-PUMP_ASSERT_OFFSET(pump_command_ring, commands, 192);
+PUMP_ASSERT_SIZE(pump_executors_sleep, 64);
+PUMP_ASSERT_OFFSET(pump_executors_sleep, asleep, 0);
+PUMP_ASSERT_OFFSET(pump_executors_sleep, wakes, 4);
 
-PUMP_ASSERT_SIZE(pump_entry, 96);
-PUMP_ASSERT_OFFSET(pump_entry, after_seq, 64);
-PUMP_ASSERT_OFFSET(pump_entry, left_bytes, 72);
-PUMP_ASSERT_OFFSET(pump_entry, ended_bytes, 80);
-PUMP_ASSERT_OFFSET(pump_entry, after_stream, 88);
-PUMP_ASSERT_OFFSET(pump_entry, duplicates, 92);
+PUMP_ASSERT_SIZE(pump_entry, 88);
+PUMP_ASSERT_OFFSET(pump_entry, after_seq, 56);
+PUMP_ASSERT_OFFSET(pump_entry, left_bytes, 64);
+PUMP_ASSERT_OFFSET(pump_entry, ended_bytes, 72);
+PUMP_ASSERT_OFFSET(pump_entry, after_stream, 80);
+PUMP_ASSERT_OFFSET(pump_entry, duplicates, 84);
 
-PUMP_ASSERT_SIZE(pump_schedule, 49344);
+PUMP_ASSERT_SIZE(pump_schedule, 45248);
 PUMP_ASSERT_OFFSET(pump_schedule, turn, 0);
 PUMP_ASSERT_OFFSET(pump_schedule, count, 8);
 PUMP_ASSERT_OFFSET(pump_schedule, made_ns, 16);
@@ -215,17 +210,17 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, lost_of_ns, 176);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_delayed_ns, 184);
 PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 192);
 
-PUMP_ASSERT_SIZE(pump_shm, 20377600);
+PUMP_ASSERT_SIZE(pump_shm, 19783680);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);
 PUMP_ASSERT_OFFSET(pump_shm, shim_counters, 448);
 PUMP_ASSERT_OFFSET(pump_shm, worker_counters, 768);
 PUMP_ASSERT_OFFSET(pump_shm, devices, 1024);
 PUMP_ASSERT_OFFSET(pump_shm, progress, 3072);
-PUMP_ASSERT_OFFSET(pump_shm, commands, 68608);
-PUMP_ASSERT_OFFSET(pump_shm, schedules, 599040);
-PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 1388544);
-PUMP_ASSERT_OFFSET(pump_shm, predicted, 1437696);
-PUMP_ASSERT_OFFSET(pump_shm, events, 1503232);
-PUMP_ASSERT_OFFSET(pump_shm, ranges, 3600384);
+PUMP_ASSERT_OFFSET(pump_shm, executors, 68608);
+PUMP_ASSERT_OFFSET(pump_shm, schedules, 70656);
+PUMP_ASSERT_OFFSET(pump_shm, entry_ends, 794624);
+PUMP_ASSERT_OFFSET(pump_shm, predicted, 843776);
+PUMP_ASSERT_OFFSET(pump_shm, events, 909312);
+PUMP_ASSERT_OFFSET(pump_shm, ranges, 3006464);
 
 #endif

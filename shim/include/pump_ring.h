@@ -10,9 +10,6 @@
  * attaches to a new mapping, so a late write of a producer that reserved in the old
  * mapping can never look current.
  *
- * Command rings: one producer (the worker), several consumers (executors), one ring per
- * device and direction; results return in the command itself.
- *
  * Schedules: one producer, several consumers, one word that decides (`turn`). An executor
  * copies an entry, then counts it as taken. The copy is valid if `turn` has not changed
  * in between; otherwise the worker may have been writing it. The worker withdraws a
@@ -31,7 +28,6 @@
 #include "pump_abi.h"
 
 _Static_assert((PUMP_EVENT_SLOTS & (PUMP_EVENT_SLOTS - 1)) == 0, "masked");
-_Static_assert((PUMP_COMMAND_SLOTS & (PUMP_COMMAND_SLOTS - 1)) == 0, "masked");
 
 #define PUMP_LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define PUMP_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
@@ -185,66 +181,6 @@ static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_byte
   uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
   uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
   return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
-}
-
-/* ---- command rings ------------------------------------------------------ */
-
-static inline struct pump_command *pump_command_at(struct pump_command_ring *ring,
-                                                   uint64_t position) {
-  return &ring->commands[position & (PUMP_COMMAND_SLOTS - 1)];
-}
-
-/* Worker: hands over `command` (all fields except state); false if the ring is full. */
-static inline bool pump_command_push(struct pump_command_ring *ring,
-                                     const struct pump_command *command) {
-  uint64_t tail = PUMP_LOAD(&ring->tail);
-  struct pump_command *slot = pump_command_at(ring, tail);
-  if (PUMP_LOAD_ACQUIRE(&slot->state) != PUMP_COMMAND_EMPTY) return false;
-  slot->ticket = command->ticket;
-  slot->slot = command->slot;
-  slot->generation = command->generation;
-  slot->offset_bytes = command->offset_bytes;
-  slot->length_bytes = command->length_bytes;
-  slot->observed_seq = command->observed_seq;
-  slot->needed_by_seq = command->needed_by_seq;
-  slot->stream = command->stream;
-  slot->result = 0;
-  slot->duration_us = 0;
-  /* An executor that sees READY sees the fields above. */
-  PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_READY);
-  PUMP_STORE_RELEASE(&ring->tail, tail + 1);
-  return true;
-}
-
-/* Executor: takes the oldest ready command and copies it to `command`, else returns NULL.
- * The caller finishes it with pump_command_finish. */
-static inline struct pump_command *pump_command_take(struct pump_command_ring *ring,
-                                                     struct pump_command *command) {
-  uint64_t head = PUMP_LOAD(&ring->head);
-  while (head != PUMP_LOAD_ACQUIRE(&ring->tail)) {
-    struct pump_command *slot = pump_command_at(ring, head);
-    if (PUMP_LOAD_ACQUIRE(&slot->state) != PUMP_COMMAND_READY) {
-      uint64_t now = PUMP_LOAD(&ring->head);
-      if (now == head) return NULL; /* the worker broke the order: nothing to take */
-      head = now;
-      continue;
-    }
-    if (!__atomic_compare_exchange_n(&ring->head, &head, head + 1, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED))
-      continue;
-    *command = *slot;
-    PUMP_STORE(&slot->state, PUMP_COMMAND_TAKEN);
-    return slot;
-  }
-  return NULL;
-}
-
-static inline void pump_command_finish(struct pump_command *slot, uint32_t result,
-                                       uint32_t duration_us) {
-  slot->result = result;
-  slot->duration_us = duration_us;
-  /* A worker that sees DONE sees the result. */
-  PUMP_STORE_RELEASE(&slot->state, PUMP_COMMAND_DONE);
 }
 
 /* ---- schedules ---------------------------------------------------------------- */

@@ -11,7 +11,7 @@
  *   The event ring continues one full turn ahead. So a late write to a record that was
  *   reserved in the old memory cannot look current (pump_ring.h).
  *   Ranges and progress are written again from private memory after the change.
- *   Executors do not touch the command rings during the change (pump_mapping_close). Each
+ *   Executors do not touch the schedules during the change (pump_mapping_close). Each
  *   new ring has another value of `wakes`, so no thread falls asleep on the old value.
  */
 #include <errno.h>
@@ -74,7 +74,7 @@ static void copy_state(struct pump_shm *to, const struct pump_shm *from) {
   copy_words(&to->shim_counters, &from->shim_counters, sizeof to->shim_counters);
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     for (int r = 0; r < PUMP_DIRECTIONS; r++)
-      PUMP_STORE(&to->commands[d][r].wakes, PUMP_LOAD(&from->commands[d][r].wakes) + 1);
+      PUMP_STORE(&to->executors[d][r].wakes, PUMP_LOAD(&from->executors[d][r].wakes) + 1);
   struct pump_header *header = &to->header;
   PUMP_STORE(&header->client_pid, (uint32_t)getpid());
   PUMP_STORE(&header->client_state, PUMP_CLIENT_RUNNING);

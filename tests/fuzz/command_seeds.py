@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 RANGE = struct.Struct("<QIIQQIIQ16x8Q")
-COMMAND = struct.Struct("<QIIQQQQIIII")
-ENTRY_REST = struct.Struct("<QQI12x")
+COMMAND = struct.Struct("<QIIQQQQII")
+ENTRY_REST = struct.Struct("<QQQII")
 TO_GPU, TO_HOST, ENTRIES = 0, 1, 6
 RANGE_BYTES, BLOCK_BYTES = 64 << 20, 2 << 20
 
@@ -26,8 +26,8 @@ def schedule(device: int, version: int, length_bytes: int, need: int) -> bytes:
     for _ in (TO_GPU, TO_HOST):
         for i in range(ENTRIES):
             place = i * BLOCK_BYTES, length_bytes
-            whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, need, 1, 0, 0, 0)
-            whole += ENTRY_REST.pack(0, 0, 1)
+            whole += COMMAND.pack(1 + i, device + 2 * (i % 2), 1, *place, 9, need, 1, 0)
+            whole += ENTRY_REST.pack(0, 0, 0, 1, 0)
     return whole
 
 

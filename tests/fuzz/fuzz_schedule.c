@@ -1,6 +1,6 @@
 /* fuzz_schedule.c - schedules on a mapping with arbitrary writes by the client: turn,
  * count, left_bytes and entries of schedules, entry_ends, armed, valid_seq, predicted,
- * next_seq, progress, the ends of commands (daemon/core/worker).
+ * next_seq, progress (daemon/core/worker).
  *
  * First the client repeats itself until a schedule is in force on both devices. Then the
  * input lists actions of client and worker: a byte each, and its arguments. For any
@@ -23,9 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static struct pump_shm shm;
 static struct pump_batch batch;
-static struct pump_view view;
 static struct pump_model *model;
-static uint64_t cursors[PUMP_MAX_DEVICES * PUMP_DIRECTIONS];
 static uint32_t step;
 static uint32_t generation[DEVICES * LAYERS];
 
@@ -86,20 +84,11 @@ static void execute(uint64_t seq) {
   for (uint32_t d = 0; d < DEVICES; d++) shm.progress[stream_of(d)].executed_seq = seq;
 }
 
-/* Works like an executor: commands first, then ready entries of the schedule. */
+/* Works like an executor. */
 static void carry_out(uint32_t device, uint32_t direction, uint32_t most, uint32_t result) {
   struct pump_schedule *schedule = &shm.schedules[device];
-  struct pump_command command;
   struct pump_entry entry;
   uint64_t turn;
-  for (uint32_t i = 0; i < most; i++) {
-    struct pump_command *slot =
-        pump_command_take(&shm.commands[device][direction], &command);
-    if (slot == NULL) break;
-    if (direction == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
-      schedule->left_bytes += command.length_bytes;
-    pump_command_finish(slot, result, 100);
-  }
   for (uint32_t i = 0;
        i < most && pump_schedule_peek(&shm, device, direction, &entry, &turn); i++) {
     if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
@@ -120,31 +109,17 @@ static void carry_out(uint32_t device, uint32_t direction, uint32_t most, uint32
 static void carry_out_all(void) {
   for (uint32_t i = 0; i < 4; i++)
     for (uint32_t d = 0; d < DEVICES; d++) {
-      carry_out(d, PUMP_TO_HOST, PUMP_COMMAND_SLOTS, PUMP_RESULT_MOVED);
-      carry_out(d, PUMP_TO_GPU, PUMP_COMMAND_SLOTS, PUMP_RESULT_MOVED);
+      carry_out(d, PUMP_TO_HOST, PUMP_SCHEDULE_ENTRIES, PUMP_RESULT_MOVED);
+      carry_out(d, PUMP_TO_GPU, PUMP_SCHEDULE_ENTRIES, PUMP_RESULT_MOVED);
     }
 }
 
 /* ---- the worker -------------------------------------------------------------------- */
 
-/* Decides like a simple policy within the credit: evicts the blocks that are needed last
- * and fetches missing blocks. */
-static void decide(uint32_t device) {
-  pump_model_view(model, device, &view);
-  int64_t room = view.budget - view.resident - view.arriving - view.leaving;
-  int64_t coming = view.missing_count, leaving = view.candidates_count;
-  while (coming > 0 &&
-         (view.missing_room[coming - 1] > room || coming > view.to_gpu_credit))
-    coming--;
-  if (leaving > view.to_host_credit) leaving = view.to_host_credit;
-  pump_worker_carry_out(&shm, model, device, view.eviction_candidates, (uint32_t)leaving,
-                        view.missing, (uint32_t)coming);
-}
-
 /* Runs the worker's tick without Python. */
 static void tick(void) {
   must(pump_worker_read(&shm, model, &batch) >= 0);
-  pump_worker_follow(&shm, model, cursors);
+  pump_worker_follow(&shm, model);
 }
 
 /* ---- invariants ------------------------------------------------------------------ */
@@ -162,8 +137,7 @@ static void check_transfers(void) {
   must(model->schedules.running_count <= PUMP_MAX_IN_FLIGHT);
   for (uint32_t i = 0; i < model->schedules.running_count; i++) {
     const struct transfer *transfer = &model->transfers.all[model->schedules.running[i]];
-    must(!seen[model->schedules.running[i]]++ && transfer->ticket != 0 &&
-         transfer->scheduled);
+    must(!seen[model->schedules.running[i]]++ && transfer->ticket != 0);
   }
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     const struct schedule *schedule = &model->schedules.all[d];
@@ -178,8 +152,7 @@ static void check_transfers(void) {
 }
 
 static void check_counts(void) {
-  int64_t commands[DEVICES][PUMP_DIRECTIONS] = {0};
-  uint64_t leaving_bytes[DEVICES] = {0};
+  uint64_t moving_bytes[DEVICES][PUMP_DIRECTIONS] = {0};
   static bool waits[PUMP_MAX_IN_FLIGHT];
   memset(waits, 0, sizeof waits);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
@@ -191,10 +164,7 @@ static void check_counts(void) {
   for (uint32_t i = 0; i < PUMP_MAX_IN_FLIGHT; i++) {
     const struct transfer *transfer = &model->transfers.all[i];
     if (transfer->ticket == 0 || waits[i]) continue;
-    if (!transfer->scheduled)
-      commands[transfer->device][transfer->direction] += transfer->blocks;
-    if (transfer->direction == PUMP_TO_HOST)
-      leaving_bytes[transfer->device] += transfer->bytes;
+    moving_bytes[transfer->device][transfer->direction] += transfer->bytes;
   }
   for (uint32_t d = 0; d < DEVICES; d++) {
     const struct device *device = &model->devices[d];
@@ -204,9 +174,8 @@ static void check_counts(void) {
       blocks += device->counts[s];
     }
     must(blocks <= LAYERS * BLOCKS);
-    must(device->leaving_bytes == leaving_bytes[d]);
-    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
-      must(device->in_flight[direction] == commands[d][direction]);
+    must(device->leaving_bytes == moving_bytes[d][PUMP_TO_HOST]);
+    must(device->arriving_bytes == moving_bytes[d][PUMP_TO_GPU]);
   }
 }
 
@@ -220,7 +189,7 @@ static uint64_t word(struct input *input) {
   const struct pump_schedule *schedule = &shm.schedules[what[1] % DEVICES];
   uint32_t direction = what[1] / DEVICES % PUMP_DIRECTIONS;
   uint64_t taken = 1ull << 16 * direction;
-  switch (what[0] % 12) {
+  switch (what[0] % 11) {
   case 0:
     return what[1];
   case 1:
@@ -240,8 +209,6 @@ static uint64_t word(struct input *input) {
   case 8:
     return schedule->left_bytes + ((uint64_t)what[2] << 20);
   case 9:
-    return shm.commands[what[1] % DEVICES][direction].commands[what[2]].ticket;
-  case 10:
     return 1ull << what[1] % 64;
   default:
     take(input, &any, sizeof any);
@@ -304,18 +271,6 @@ static void scribble_header(struct input *input, uint32_t kind, uint8_t where) {
   }
 }
 
-/* Marks a command as done; the ticket may belong to a command or to a schedule. */
-static void scribble_command(struct input *input, uint8_t where) {
-  struct pump_command_ring *ring =
-      &shm.commands[where % DEVICES][where / DEVICES % PUMP_DIRECTIONS];
-  uint64_t value = word(input);
-  struct pump_command *command = &ring->commands[ring->tail % PUMP_COMMAND_SLOTS];
-  command->ticket = value;
-  command->result = where / 16;
-  command->state = PUMP_COMMAND_DONE;
-  ring->tail++;
-}
-
 static void client(struct input *input, uint8_t what, uint8_t where) {
   switch (what) {
   case 0:
@@ -340,8 +295,6 @@ static void client(struct input *input, uint8_t what, uint8_t where) {
                   where < 128 ? PUMP_EVENT_FREE : PUMP_EVENT_ALLOC);
     break;
   case 7:
-    scribble_command(input, where);
-    break;
   case 8:
   case 9:
   case 10:
@@ -361,11 +314,9 @@ static void worker(uint8_t what, uint8_t where) {
     must(pump_worker_read(&shm, model, &batch) >= 0);
     break;
   case 1:
-    pump_worker_follow(&shm, model, cursors);
+    pump_worker_follow(&shm, model);
     break;
   case 2:
-    decide(where % DEVICES);
-    break;
   case 3:
     pump_worker_schedule(&shm, model, where % DEVICES);
     break;
@@ -406,10 +357,10 @@ static void begin(void) {
                                            .in_flight = 8,
                                            .in_flight_share = 2,
                                            .doubts_per_fault = 1};
-  const struct pump_model_device facts = {.budget = BUDGET, .capacity = BUDGET};
+  const struct pump_model_device facts = {
+      .budget = BUDGET, .capacity = BUDGET, .emulated = 1};
   forget_mapping();
   memset(generation, 0, sizeof generation);
-  memset(cursors, 0, sizeof cursors);
   step = 0;
   shm.header.next_seq = 1;
   model = pump_model_new(&bounds);

@@ -13,6 +13,7 @@ from pump.model.client import ClientModel
 from pump.policy.demand import Demand
 from pump.policy.scheduled import Window
 from pump_lab.sim import program as form
+from pump_lab.sim.deciding import NOTHING, Decision, View
 from pump_lab.sim.program import Builder, ProgramError
 from pump_lab.sim.report import Case, compared, floor, unlimited
 from pump_lab.sim.simulation import run
@@ -216,6 +217,9 @@ class Ahead(Demand):
 
     def at(self, now: int, ran: int, _model: ClientModel) -> None:
         self.steps.append((now, now - ran))
+
+    def decide(self, view: View) -> Decision:
+        return NOTHING
 
 
 def test_a_program_stays_ahead_whose_operations_wait_for_discards() -> None:

@@ -12,11 +12,11 @@ from sim_programs import DATA, MS, cyclic, machine, made, whole
 from study.dispatch import FixedOrder, Iterations, Queue, Transfer, order_of
 from study.studied_policies import by_name, simulate
 
-from pump.model.view import Decision, View
 from pump.policy.scheduled import Window
 from pump_lab import profiles
 from pump_lab.sim import program as form
 from pump_lab.sim import tensors
+from pump_lab.sim.deciding import Decision, View
 from pump_lab.sim.program import Builder, Program, ProgramError
 from pump_lab.sim.simulation import Daemon, Jitter, Machine, Outcome, run
 

@@ -59,7 +59,7 @@ BELOW: dict[str, set[str]] = {
     "lab/runtime/kernels": {"shim/include", "lab/driver/base", "lab/runtime"},
     "lab/simulate": {
         *("shim/include", "shim/progress", "shim/execute", "daemon/core", "daemon/core/model"),
-        *("daemon/core/worker", "lab/gpu"),
+        *("daemon/core/schedule", "daemon/core/worker", "lab/gpu"),
     },
 }
 UPCALLS = {"pump_upcalls", "vd_upcalls", "vd_hooks"}

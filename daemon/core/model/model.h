@@ -1,7 +1,7 @@
 /* model.h - the worker's state of one client: ranges, blocks, the window of issued
  * operations, transfers in flight (for Python and for the simulator).
  *
- * Input: batches, progress and outcomes. Output: views. Calls no driver, reads no clock,
+ * Input: batches and progress. Output: schedules. Calls no driver, reads no clock,
  * accesses no mapping and decides nothing: policies in Python choose transfers from a
  * view. The driver does not report a block's real location, so the model derives states
  * from the requested transfers and the executed operations.
@@ -42,8 +42,6 @@
 /* next_use of a block that no operation of the window uses. */
 #define PUMP_NOT_NEEDED 0x3fffffffffffffff
 
-#define PUMP_VIEW_MISSING 128
-#define PUMP_VIEW_CANDIDATES 64
 #define PUMP_MAX_IN_FLIGHT 1024
 
 /* Bounds of a model, in blocks unless noted otherwise. */
@@ -61,7 +59,7 @@ struct pump_model_bounds {
 /* A device's sizes as reported by the shim, in blocks. */
 struct pump_model_device {
   int64_t budget;
-  int64_t capacity; /* blocks that physically fit; beyond this, the driver evicts */
+  int64_t capacity;  /* blocks that physically fit; beyond this, the driver evicts */
   uint32_t emulated; /* the budget is below the GPU's memory by choice */
 };
 
@@ -96,37 +94,6 @@ struct pump_model_totals {
   uint32_t trials_ended; /* devices without duplicates, because these arrived too late */
   /* Recent share of operations that were predicted with confidence; 0: no learner. */
   double confidence;
-};
-
-/* One device at one moment. Needs and next uses are operation numbers. */
-struct pump_view {
-  /* `resident` includes maybe evicted blocks, `leaving` blocks under discard. */
-  int64_t budget, resident, arriving, leaving;
-  int64_t to_gpu_credit, to_host_credit; /* blocks that may be sent now */
-  int64_t faults; /* blocks fetched by faults since the device's last view */
-  uint32_t missing_count;
-  uint32_t arrivals_count; /* missing blocks that need free memory: not maybe evicted */
-  uint32_t missing_more;   /* lower bound of the missing blocks beyond `missing` */
-  uint32_t candidates_count;
-  uint32_t candidates_maybe_evicted; /* maybe evicted ones among the candidates */
-  uint32_t oldest_count;
-  uint32_t expected; /* operations expected after the window */
-  uint32_t reserved;
-  /* Needed blocks that are not surely resident and not in flight; the nearest to their
-   * stream's head first. */
-  int64_t missing[128];
-  int64_t missing_need[128];
-  int64_t missing_room[128];  /* blocks of free memory needed by the list up to here; a
-                                 maybe evicted block needs none, because its memory is
-                                 counted already */
-  int64_t arrivals_need[128]; /* missing_need of the blocks that take free memory */
-  /* Eviction candidates: unneeded blocks in the order of model_next_idle, then the others
-   * with the latest need first. */
-  int64_t eviction_candidates[64];
-  int64_t candidates_next_use[64];
-  /* Blocks in the driver's eviction order: the least recently migrated first. */
-  int64_t oldest[64];
-  int64_t oldest_next_use[64];
 };
 
 /* Finished slices of schedules, as columns, for a recorder, which sets `count` to 0 after
@@ -235,7 +202,8 @@ void pump_model_kept(const struct pump_model *model, struct pump_learner_log *ev
 int pump_model_recall(struct pump_model *model, const struct pump_learner_log *event_log);
 /* Selects what the worker schedules. Voids the schedules in force. */
 #define PUMP_SCHEDULE_ALL 0
-#define PUMP_SCHEDULE_EXCESS 1 /* departures above an emulated budget; faults bring blocks */
+#define PUMP_SCHEDULE_EXCESS                                                               \
+  1 /* departures above an emulated budget; faults bring blocks */
 #define PUMP_SCHEDULE_NOTHING 2 /* a studied policy chooses transfers itself */
 void pump_model_schedule(struct pump_model *model, uint32_t what);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
@@ -270,31 +238,12 @@ void pump_model_delayed(struct pump_model *model, uint64_t at_ns, uint64_t sum_n
  * compute on the GPUs. */
 void pump_model_lost(struct pump_model *model, uint32_t neighbours, struct pump_lost *lost);
 
-/* ---- transfers ---- */
+/* ---- reports ---- */
 
-/* Turns blocks chosen by a policy into commands of consecutive blocks, each at most one
- * slice, and counts them as in flight. Skips blocks that cannot move. Fills `commands`;
- * returns how many, at most `max`. */
-uint32_t pump_model_start(struct pump_model *model, uint32_t device, uint32_t direction,
-                          const int64_t *blocks, uint32_t count,
-                          struct pump_command *commands, uint32_t max);
-
-/* Processes the ends of commands. Ignores unknown tickets and tickets of schedules. */
-void pump_model_finish(struct pump_model *model, const struct pump_outcome *outcomes,
-                       uint32_t count);
-
-/* Undoes the start of commands that did not fit into the ring. */
-void pump_model_take_back(struct pump_model *model, const struct pump_command *commands,
-                          uint32_t count);
-
-/* ---- views ---- */
-
-/* Call once per tick, between reading and sending. If the next operation with missing
+/* Call once per tick, after reading. If the next operation with missing
  * blocks is larger than the budget, its resident blocks are prefetched again together
  * with the missing ones. */
 void pump_model_turn(struct pump_model *model, uint32_t device);
-/* Fills the view and restarts the device's count of faults. */
-void pump_model_view(struct pump_model *model, uint32_t device, struct pump_view *view);
 
 /* Notes a change of policy or budget: earlier shortages are void and the overshoot
  * restarts. Until the device has been within its budget once, overshoot counts from the
@@ -326,15 +275,9 @@ int pump_worker_wait(struct pump_shm *shm, const struct pump_model *model,
 int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                      struct pump_batch *batch);
 
-/* Reads progress and the ends of commands and entries of every known device, then renews
- * the schedules that need it. `cursors`: two words per device, initially 0. */
-void pump_worker_follow(struct pump_shm *shm, struct pump_model *model, uint64_t *cursors);
-
-/* Carries out a policy's decision: turns the blocks into commands and hands them to the
- * executors. Commands that do not fit into the ring count as never started. */
-void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                           const int64_t *to_host, uint32_t to_host_count,
-                           const int64_t *to_gpu, uint32_t to_gpu_count);
+/* Reads progress and the ends of entries of every known device, then renews the schedules
+ * that need it. */
+void pump_worker_follow(struct pump_shm *shm, struct pump_model *model);
 
 /* Puts a new schedule in force for the device. */
 void pump_worker_schedule(struct pump_shm *shm, struct pump_model *model, uint32_t device);

@@ -154,7 +154,7 @@ static int32_t next_of_idle(const struct pump_model *m, const struct device *d,
   return newest_first && next != NONE && !all[next].dead ? d->idle.tail : next;
 }
 
-int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
+EXPORT int32_t model_next_idle(const struct pump_model *m, uint32_t device, int32_t block) {
   const struct device *d = &m->devices[device];
   if (block != NONE && m->blocks.all[block].need == NEED_STAYS)
     return m->blocks.all[block].idle_next;

@@ -11,11 +11,10 @@ struct transfer {
   int64_t observed_seq;
   int32_t first_block, blocks;
   uint32_t slot, generation;
-  uint64_t offset_bytes, bytes; /* offset_bytes: from the range's base; only if scheduled */
+  uint64_t offset_bytes, bytes; /* offset_bytes: from the range's base */
   uint32_t duplicates;          /* as in struct pump_entry */
   uint8_t device, direction;
-  bool expected;  /* serves an operation that was not issued yet */
-  bool scheduled; /* part of a schedule, so it uses no credit of commands */
+  bool expected; /* serves an operation that was not issued yet */
 };
 
 struct transfers {
@@ -36,12 +35,11 @@ struct device {
   struct list discard_pending; /* unneeded blocks that will be discarded */
   struct list sure;            /* resident blocks, the least recently migrated first */
   struct list maybe_evicted;   /* maybe evicted blocks, least recently migrated first */
-  int64_t in_flight[PUMP_DIRECTIONS];
-  uint64_t left_bytes;     /* pump_schedule.left_bytes, as far as known */
-  uint64_t leaving_bytes;  /* bytes on their way to the host */
-  uint64_t ended_bytes;    /* pump_schedule.ended_bytes, as far as known */
-  uint64_t arriving_bytes; /* bytes of schedules on their way to the GPU */
-  uint64_t discarding_seq; /* the newest discard in flight follows this operation */
+  uint64_t left_bytes;         /* pump_schedule.left_bytes, as far as known */
+  uint64_t leaving_bytes;      /* bytes on their way to the host */
+  uint64_t ended_bytes;        /* pump_schedule.ended_bytes, as far as known */
+  uint64_t arriving_bytes;     /* bytes on their way to the GPU */
+  uint64_t discarding_seq;     /* the newest discard in flight follows this operation */
   int64_t held_at[PUMP_DIRECTIONS];  /* newest operation observed at a refusal */
   int64_t block_us[PUMP_DIRECTIONS]; /* recent time per block, microseconds << 8 */
   struct duplicates duplicates;
@@ -57,23 +55,15 @@ struct device {
   bool args_truncated;  /* an operation used more memory than its record names */
 };
 
-/* ---- limits and missing blocks (model_view.c) ---- */
-
-/* Lists up to `most` missing blocks of the device in the view. */
-void model_missing(struct pump_model *m, uint32_t device, struct pump_view *view,
-                   uint32_t most);
-/* Returns how many blocks may be in flight in one direction. */
+/* Returns how many blocks may be in flight in one direction (model_walk.c). */
 int64_t model_flight_most(const struct pump_model *m, const struct device *device);
-/* Returns how many more blocks may be sent. */
-int64_t model_credit(const struct pump_model *m, const struct device *device,
-                     int direction);
 
 /* ---- in flight (model_transfers.c) ---- */
 
-/* Processes the end of a schedule's entry. `kept`: as in pump_entry_end. */
+/* Processes the end of a transfer. `kept`: as in pump_entry_end. */
 void model_transfer_ended(struct pump_model *m, uint32_t index, uint32_t result,
                           uint32_t duration_us, uint32_t kept);
-/* Returns the maximum number of blocks of one command. */
+/* Returns the maximum number of blocks of one transfer. */
 uint32_t model_slice(const struct pump_model *m, const struct device *device,
                      int direction);
 uint64_t model_ticket(struct pump_model *m, uint32_t index);

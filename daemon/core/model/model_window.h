@@ -158,6 +158,7 @@ void model_drop_chain(struct pump_model *m, int32_t block);
 /* ---- due uses (model_view.c) ---- */
 
 /* Returns the last position in [op_tail, from] with a set bit, or op_tail - 1. */
+int64_t model_next_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
 /* Returns the newest issued operation before the first that lacks memory on the device,
  * as far as known. Ignores executed operations and operations left to faults. Blocks that

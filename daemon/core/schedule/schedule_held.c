@@ -3,7 +3,6 @@
 #include "schedule.h"
 
 #define LEAST_BLOCKS 64 /* a shorter rest of a list is not enough: 128 MiB [guessed] */
-#define RING_PLACES 256 /* transfers reserved for commands [guessed] */
 
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
@@ -15,11 +14,11 @@ static void mark(struct pump_model *m, const struct transfer *transfer, bool sch
   }
 }
 
-uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
-                       const struct schedule_entry *scheduled, uint32_t count,
-                       uint16_t *indices) {
+EXPORT uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
+                              const struct schedule_entry *scheduled, uint32_t count,
+                              uint16_t *indices) {
   uint32_t held = 0;
-  for (; held < count && m->transfers.unused_count > RING_PLACES; held++, scheduled++) {
+  for (; held < count && m->transfers.unused_count > 0; held++, scheduled++) {
     const struct range *range = &m->ranges.all[scheduled->slot];
     uint32_t index = m->transfers.unused[--m->transfers.unused_count];
     struct model_span span = model_span(range, scheduled->first_block, scheduled->blocks);
@@ -33,8 +32,7 @@ uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction
                           .bytes = span.length_bytes,
                           .device = (uint8_t)device,
                           .direction = (uint8_t)direction,
-                          .expected = scheduled->need > (int64_t)m->window.added_seq,
-                          .scheduled = true};
+                          .expected = scheduled->need > (int64_t)m->window.added_seq};
     mark(m, &m->transfers.all[index], true);
     indices[held] = (uint16_t)index;
   }
@@ -49,7 +47,7 @@ void schedule_give_back(struct pump_model *m, uint32_t index) {
   m->schedules.untaken--;
 }
 
-void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq) {
+EXPORT void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq) {
   struct transfer *transfer = &m->transfers.all[index];
   const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];

@@ -236,10 +236,10 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   if (m->schedules.recorded != NULL) PUMP_STORE(&shared->made_ns, pump_core_now_ns());
   PUMP_STORE_RELEASE(&shared->turn, (uint64_t)schedule->version << 32);
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-    struct pump_command_ring *ring = &shm->commands[device][direction];
+    struct pump_executors_sleep *sleep = &shm->executors[device][direction];
     if (schedule->count[direction] > 0 &&
         may_go(shm, device, &found->entries[direction][0]))
-      pump_wake(&ring->executors_asleep, &ring->wakes);
+      pump_wake(&sleep->asleep, &sleep->wakes);
   }
 }
 

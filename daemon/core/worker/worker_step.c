@@ -9,7 +9,6 @@
 #include "pump_ring.h"
 #include "worker.h"
 
-#define REAP_AT_ONCE 64
 #define PREDICT_AT_ONCE 128
 #define GUESS_NS 200000 /* between two guesses how far a graph launch has executed */
 
@@ -28,9 +27,7 @@ EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
   return rows;
 }
 
-EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
-                               uint64_t *cursors) {
-  struct pump_outcome outcomes[REAP_AT_ONCE];
+EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model) {
   pump_model_now(model, pump_core_now_ns());
   worker_apply_arrivals(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
@@ -38,17 +35,6 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
   if (model->graphs.count != 0)
     pump_model_graphs(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
-  for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
-    if (!model->devices[device].known) continue;
-    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-      uint64_t *cursor = &cursors[PUMP_DIRECTIONS * device + direction];
-      int ended;
-      do {
-        ended = pump_core_reap(shm, device, direction, cursor, outcomes, REAP_AT_ONCE);
-        if (ended > 0) pump_model_finish(model, outcomes, (uint32_t)ended);
-      } while (ended == REAP_AT_ONCE);
-    }
-  }
   worker_apply_departures(shm, model);
   if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_schedule_predict(shm, model);
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
@@ -57,29 +43,6 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model,
     if (PUMP_LOAD(&shm->devices[device].yield_until_ns) != 0)
       PUMP_STORE(&shm->devices[device].ready_seq, model_ready(model, device));
   }
-}
-
-/* ---- a policy's decisions ---------------------------------------------------------- */
-
-static void send(struct pump_shm *shm, struct pump_model *model, uint32_t device,
-                 uint32_t direction, const int64_t *blocks, uint32_t count) {
-  struct pump_command commands[PUMP_COMMAND_SLOTS];
-  if (count == 0) return;
-  uint32_t made = pump_model_start(model, device, direction, blocks, count, commands,
-                                   PUMP_COMMAND_SLOTS);
-  if (made == 0) return;
-  int given = pump_core_submit(shm, device, direction, commands, made);
-  uint32_t sent = given < 0 ? 0 : (uint32_t)given;
-  pump_model_take_back(model, &commands[sent], made - sent);
-}
-
-EXPORT void pump_worker_carry_out(struct pump_shm *shm, struct pump_model *model,
-                                  uint32_t device, const int64_t *to_host,
-                                  uint32_t to_host_count, const int64_t *to_gpu,
-                                  uint32_t to_gpu_count) {
-  if (device >= PUMP_MAX_DEVICES) return;
-  send(shm, model, device, PUMP_TO_HOST, to_host, to_host_count);
-  send(shm, model, device, PUMP_TO_GPU, to_gpu, to_gpu_count);
 }
 
 EXPORT int pump_worker_wait(struct pump_shm *shm, const struct pump_model *model,

@@ -3,10 +3,10 @@
  *   link_program DRIVER SLICE_MIB ROUNDS    one JSON object a line: a phase of a round.
  *
  * The program links the shim's executors, without pump-run, hooks or daemon. It acts as
- * the worker and keeps the command rings full. First one half of a range moves to the
- * host while the other half moves to the GPU (both). Then the first half moves to the GPU
- * (in), and then the other half moves to the host (out). So every phase moves bytes that
- * are on the other side.
+ * the worker and renews the schedule before it ends. First one half of a range moves to
+ * the host while the other half moves to the GPU (both). Then the first half moves to the
+ * GPU (in), and then the other half moves to the host (out). So every phase moves bytes
+ * that are on the other side.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -111,58 +111,81 @@ static void must(CUresult result, const char *call) {
 
 /* ---- the worker ---------------------------------------------------------------------- */
 
+#define FEW (PUMP_SCHEDULE_ENTRIES / 4) /* entries left when the schedule is renewed */
+
+/* The slices of a phase in one direction; counts of slices. */
 struct way {
-  struct pump_command_ring *ring;
   uint64_t first_block; /* offset in the range */
-  uint32_t slices, submitted, reaped;
-  uint64_t cursor; /* position in the ring */
-  uint64_t end_ns; /* time of the last reap */
+  uint32_t slices, taken, ended;
 };
 
 static uint32_t slice_blocks;
+static struct way ways[PUMP_DIRECTIONS];
+static uint64_t phases, versions;
 
-static void feed(struct way *way) {
-  while (way->submitted < way->slices) {
-    struct pump_command command = {
-        .generation = 1,
-        .offset_bytes =
-            (way->first_block + (uint64_t)way->submitted * slice_blocks) * PUMP_BLOCK_BYTES,
-        .length_bytes = (uint64_t)slice_blocks * PUMP_BLOCK_BYTES,
-        .observed_seq = UINT64_MAX};
-    if (!pump_command_push(way->ring, &command)) break;
-    way->submitted++;
-  }
-  pump_wake(&way->ring->executors_asleep, &way->ring->wakes);
+static uint64_t ticket_of(uint32_t direction, uint32_t slice) {
+  return (phases << 32) + 2 * slice + direction;
 }
 
-/* Commands end in any order; the ring frees slots in order. */
-static void reap(struct way *way) {
-  while (way->reaped < way->submitted) {
-    struct pump_command *command = pump_command_at(way->ring, way->cursor);
-    if (PUMP_LOAD_ACQUIRE(&command->state) != PUMP_COMMAND_DONE) return;
-    if (command->result != PUMP_RESULT_MOVED) {
-      fprintf(stderr, "a command ended with result %u\n", command->result);
+static struct pump_entry entry_of(uint32_t direction, uint32_t slice) {
+  const struct way *way = &ways[direction];
+  uint64_t block = way->first_block + (uint64_t)slice * slice_blocks;
+  return (struct pump_entry){
+      .command = {.ticket = ticket_of(direction, slice),
+                  .generation = 1,
+                  .offset_bytes = block * PUMP_BLOCK_BYTES,
+                  .length_bytes = (uint64_t)slice_blocks * PUMP_BLOCK_BYTES,
+                  .observed_seq = direction == PUMP_TO_HOST ? UINT64_MAX : 0}};
+}
+
+/* Returns whether few entries are left, and the phase has more slices. */
+static bool runs_out(uint32_t direction) {
+  const struct pump_schedule *schedule = &pump_shm->schedules[0];
+  uint64_t turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
+  uint32_t listed = schedule->count[direction];
+  return ways[direction].taken + listed < ways[direction].slices &&
+         listed - pump_schedule_taken_count(turn, direction) < FEW;
+}
+
+/* Puts a new schedule in force, with the next slices of both directions. */
+static void renew(void) {
+  struct pump_schedule *schedule = &pump_shm->schedules[0];
+  uint64_t turn = pump_schedule_withdraw(schedule);
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
+    struct way *way = &ways[d];
+    way->taken += pump_schedule_taken_count(turn, d);
+    uint32_t count = 0;
+    for (; count < PUMP_SCHEDULE_ENTRIES && way->taken + count < way->slices; count++)
+      schedule->entries[d][count] = entry_of(d, way->taken + count);
+    PUMP_STORE(&schedule->count[d], count);
+  }
+  PUMP_STORE_RELEASE(&pump_shm->header.valid_seq, PUMP_ALL_VALID);
+  PUMP_STORE_RELEASE(&schedule->turn, ++versions << 32);
+  for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
+    pump_wake(&pump_shm->executors[0][d].asleep, &pump_shm->executors[0][d].wakes);
+}
+
+static void note_ends(uint32_t direction) {
+  struct way *way = &ways[direction];
+  for (; way->ended < way->slices; way->ended++) {
+    uint64_t ticket = ticket_of(direction, way->ended);
+    const struct pump_entry_end *end =
+        &pump_shm->entry_ends[ticket % PUMP_SCHEDULE_TICKETS];
+    if (PUMP_LOAD_ACQUIRE(&end->ticket) != ticket) return;
+    if (end->result != PUMP_RESULT_MOVED) {
+      fprintf(stderr, "an entry ended with result %u\n", end->result);
       exit(1);
     }
-    PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
-    way->cursor++;
-    way->reaped++;
-    way->end_ns = pump_now_ns();
   }
 }
 
-static struct way ways[PUMP_DIRECTIONS];
-
 static void begin_way(uint32_t direction, uint64_t first_block, uint64_t blocks) {
-  struct way *way = &ways[direction];
-  way->ring = &pump_shm->commands[0][direction];
-  way->first_block = first_block;
-  way->slices = (uint32_t)(blocks / slice_blocks);
-  way->submitted = way->reaped = 0;
+  ways[direction] =
+      (struct way){.first_block = first_block, .slices = (uint32_t)(blocks / slice_blocks)};
 }
 
 static bool over(const struct way *way) {
-  return way->reaped == way->slices;
+  return way->ended == way->slices;
 }
 
 /* Runs a phase. Prints bytes per nanosecond of each direction until the first one
@@ -171,18 +194,20 @@ static void run_phase(const char *phase, int round) {
   uint64_t begin_ns = pump_now_ns();
   double gbps[PUMP_DIRECTIONS] = {0, 0};
   bool measured = false;
+  phases++;
+  renew();
   while (!over(&ways[0]) || !over(&ways[1])) {
     bool one_over = false;
     for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
       if (over(&ways[d])) continue;
-      feed(&ways[d]);
-      reap(&ways[d]);
+      if (runs_out(d)) renew();
+      note_ends(d);
       one_over |= over(&ways[d]);
     }
     if (one_over && !measured) {
       measured = true;
       for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
-        gbps[d] = (double)ways[d].reaped * slice_blocks * PUMP_BLOCK_BYTES /
+        gbps[d] = (double)ways[d].ended * slice_blocks * PUMP_BLOCK_BYTES /
                   (double)(pump_now_ns() - begin_ns);
     }
     struct timespec nap = {.tv_nsec = 200000};

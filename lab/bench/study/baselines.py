@@ -14,8 +14,8 @@ import numpy as np
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
-from pump.model.view import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 from pump.policy.scheduled import Window
+from pump_lab.sim.deciding import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
 from pump_lab.sim.program import Program
 
 

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES, SLICE_BLOCKS_LEAST
 from pump.model.client import DISCARDING, LEAVING, MAYBE_EVICTED, RESIDENT, TO_HOST, ClientModel
-from pump.model.view import Blocks, Decision, View
+from pump_lab.sim.deciding import Blocks, Decision, View
 from pump_lab.sim.program import Program, ProgramError
 
 FIRST_FIXED: int = 1

@@ -28,8 +28,8 @@ from study.baselines import take
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
-from pump.model.view import Blocks, Decision, View
 from pump_lab.sim import program as form
+from pump_lab.sim.deciding import Blocks, Decision, View
 from pump_lab.sim.program import Program, ProgramError
 
 LINE: Final = 0.99

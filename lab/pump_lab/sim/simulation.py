@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,11 +18,10 @@ from pump.model.client import (
     ClientModel,
     DeviceFacts,
 )
-from pump.policy.base import Deciding, Policy
-from pump.policy.step import decide
-from pump.wire.mapping import carry_out
+from pump.policy.base import Policy
 from pump_lab.abi import ffi, lib
 from pump_lab.profiles import Profile
+from pump_lab.sim.deciding import Deciding, decide
 from pump_lab.sim.host import Host
 from pump_lab.sim.program import Program, ProgramError
 from pump_lab.sim.wakeups import Delays, WakeUps
@@ -327,13 +325,12 @@ class _Simulation:
         at = getattr(policy, "at", None)  # policies of studies take the program's position
         word = step(sim)
         if model is not None and isinstance(policy, Deciding):
-            send = partial(carry_out, lib.pump_sim_mapping(sim))
             while word == lib.PUMP_SIM_DECIDE:
                 if at is not None:
                     at(lib.pump_sim_step_now(sim), lib.pump_sim_step_run(sim), model)
                 for block in getattr(policy, "past_host", ()):
                     lib.pump_sim_leaves_for_flash(sim, block)
-                decide(policy, model, 0, send)
+                decide(policy, model, sim)
                 word = step(sim)
         if word == lib.PUMP_SIM_REFUSED:
             failed = self.result().failed_step

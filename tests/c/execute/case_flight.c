@@ -182,7 +182,8 @@ SCENARIO(a_command_that_waited_for_room_is_judged_when_it_goes) {
   EVENTUALLY(PUMP_LOAD(&fake.running) == 1);
   command.offset_bytes = 8 * PUMP_BLOCK_BYTES;
   CHECK(worker_submit(0, PUMP_TO_HOST, command));
-  EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->flight_waiters) == 1);
+  harness_sleep_us(20000);
+  CHECK(PUMP_LOAD(&fake.running) == 1);
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[4],
              11); /* an operation has used it since */
   PUMP_STORE(&fake.hold, 0);
@@ -228,12 +229,12 @@ SCENARIO(what_is_dropped_is_counted_once_for_each_command) {
 }
 
 /* Wakes one thread, as a worker with one command may do. */
-static void ring_for_one(struct pump_command_ring *ring) {
+static void wake_one(struct pump_executors_sleep *sleep) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  if (PUMP_LOAD(&ring->executors_asleep) == 0) return;
-  PUMP_STORE(&ring->executors_asleep, 0);
-  __atomic_fetch_add(&ring->wakes, 1, __ATOMIC_RELEASE);
-  pump_futex(&ring->wakes, FUTEX_WAKE, 1, NULL);
+  if (PUMP_LOAD(&sleep->asleep) == 0) return;
+  PUMP_STORE(&sleep->asleep, 0);
+  __atomic_fetch_add(&sleep->wakes, 1, __ATOMIC_RELEASE);
+  pump_futex(&sleep->wakes, FUTEX_WAKE, 1, NULL);
 }
 
 static void expect_running(uint32_t count) {
@@ -244,15 +245,14 @@ static void expect_running(uint32_t count) {
 
 SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
   uint32_t slot = begin_with_range(16);
-  struct pump_command_ring *ring = &pump_shm->commands[0][PUMP_TO_HOST];
+  struct pump_executors_sleep *sleep = &pump_shm->executors[0][PUMP_TO_HOST];
   EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 3);
   harness_sleep_us(5000); /* until they sleep in the kernel */
   PUMP_STORE(&fake.hold, 1);
   for (uint64_t i = 0; i < 2; i++) {
-    struct pump_command command = harness_slice(slot, i, 1);
-    CHECK(pump_command_push(ring, &command));
+    CHECK(worker_put(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
   }
-  ring_for_one(ring);
+  wake_one(sleep);
   expect_running(2);
   PUMP_STORE(&fake.hold, 0);
   for (int i = 0; i < 2; i++) CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
@@ -260,14 +260,13 @@ SCENARIO(a_thread_that_is_woken_alone_wakes_the_next_one_for_what_is_left) {
 
 SCENARIO(a_thread_that_is_woken_alone_leaves_the_wake_up_to_those_that_sleep_on) {
   uint32_t slot = begin_with_range(16);
-  struct pump_command_ring *ring = &pump_shm->commands[0][PUMP_TO_HOST];
+  struct pump_executors_sleep *sleep = &pump_shm->executors[0][PUMP_TO_HOST];
   EVENTUALLY(PUMP_LOAD(&direction_of(PUMP_TO_HOST)->asleep) == 3);
   harness_sleep_us(5000);
   PUMP_STORE(&fake.hold, 1);
   for (uint32_t i = 0; i < 2; i++) {
-    struct pump_command command = harness_slice(slot, i, 1);
-    CHECK(pump_command_push(ring, &command));
-    ring_for_one(ring);
+    CHECK(worker_put(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
+    wake_one(sleep);
     expect_running(i + 1);
   }
   PUMP_STORE(&fake.hold, 0);

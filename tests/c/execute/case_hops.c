@@ -39,8 +39,8 @@ static void put_in_force(uint32_t direction, uint64_t ticket, struct pump_entry 
   PUMP_STORE(&schedule()->made_ns, START_NS + made_ms * MS);
   PUMP_STORE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
   PUMP_STORE_RELEASE(&schedule()->turn, ++version << 32);
-  pump_wake(&worker_shm->commands[0][direction].executors_asleep,
-            &worker_shm->commands[0][direction].wakes);
+  struct pump_executors_sleep *sleep = &worker_shm->executors[0][direction];
+  pump_wake(&sleep->asleep, &sleep->wakes);
 }
 
 static struct pump_entry slice(uint32_t slot, uint64_t block) {

@@ -37,8 +37,7 @@ static void put_in_force(uint64_t version) {
   PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
   PUMP_STORE_RELEASE(&schedule()->turn, version << 32);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
-    pump_wake(&worker_shm->commands[0][way].executors_asleep,
-              &worker_shm->commands[0][way].wakes);
+    pump_wake(&worker_shm->executors[0][way].asleep, &worker_shm->executors[0][way].wakes);
 }
 
 static bool ended(uint64_t ticket) {
@@ -113,19 +112,22 @@ SCENARIO(an_arrival_waits_for_the_room_that_departures_make) {
   uint32_t slot = harness_allocate(0, 16);
   struct pump_entry entry = arrival(slot, 8, 2);
   entry.left_bytes = 3 * PUMP_BLOCK_BYTES;
-  add(PUMP_TO_GPU, 1, entry);
-  put_in_force(1);
-  /* Evictions count whether or not they were scheduled. */
-  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 0, 2)));
-  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
-  struct pump_command stale = harness_slice(slot, 4, 2);
+  struct pump_entry stale = slice(slot, 4, 2), last = slice(slot, 2, 1);
   PUMP_STORE(&pump_shm->ranges[slot].last_use_seq[2], 100);
-  stale.observed_seq = 99;
-  CHECK(worker_submit(0, PUMP_TO_HOST, stale)); /* does not leave */
-  CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_STALE);
+  stale.command.observed_seq = 99;
+  last.after_stream = 5;
+  last.after_seq = 7;
+  add(PUMP_TO_GPU, 1, entry);
+  add(PUMP_TO_HOST, 11, slice(slot, 0, 2));
+  add(PUMP_TO_HOST, 12, stale); /* does not leave */
+  add(PUMP_TO_HOST, 13, last);
+  put_in_force(1);
+  CHECK(end_of(11) == PUMP_RESULT_MOVED);
+  CHECK(end_of(12) == PUMP_RESULT_STALE);
   harness_sleep_us(20000);
   CHECK(taken(PUMP_TO_GPU) == 0);
-  CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, 2, 1)));
+  pump_progress_advance(5, 7);
+  CHECK(end_of(13) == PUMP_RESULT_MOVED);
   CHECK(end_of(1) == PUMP_RESULT_MOVED);
 }
 
@@ -247,8 +249,6 @@ SCENARIO(behind_a_deviation_nothing_arrives_and_up_to_it_all_does) {
   wake();
   harness_sleep_us(20000);
   CHECK(taken(PUMP_TO_GPU) == 1);
-  CHECK(worker_submit(0, PUMP_TO_GPU, arrival(slot, 9, 1).command)); /* not affected */
-  CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
   wake();
   CHECK(end_of(2) == PUMP_RESULT_MOVED && end_of(3) == PUMP_RESULT_MOVED);
@@ -326,22 +326,6 @@ SCENARIO(entries_of_a_schedule_are_validated_as_commands_are) {
   CHECK(PUMP_LOAD(&fake.prefetches) == 0);
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == 0);
   CHECK(PUMP_LOAD(&schedule()->left_bytes) == 0);
-}
-
-SCENARIO(commands_go_before_entries_of_a_schedule) {
-  begin();
-  uint32_t slot = harness_allocate(0, 64);
-  PUMP_STORE(&fake.hold, 1);
-  for (uint64_t i = 0; i < 8; i++)
-    CHECK(worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i, 1)));
-  EVENTUALLY(PUMP_LOAD(&fake.running) == 3);
-  add(PUMP_TO_HOST, 1, slice(slot, 20, 1));
-  put_in_force(1);
-  harness_sleep_us(20000);
-  CHECK(taken(PUMP_TO_HOST) == 0);
-  PUMP_STORE(&fake.hold, 0);
-  for (int i = 0; i < 8; i++) CHECK(worker_reap(0, PUMP_TO_HOST) == PUMP_RESULT_MOVED);
-  CHECK(end_of(1) == PUMP_RESULT_MOVED);
 }
 
 /* Returns the bytes of 8 MiB arrivals for that operation that are taken while none ends. */

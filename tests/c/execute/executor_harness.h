@@ -114,11 +114,14 @@ struct pump_command harness_slice(uint32_t slot, uint64_t block, uint64_t blocks
 /* ---- the worker's side --------------------------------------------------------- */
 
 extern struct pump_shm *worker_shm; /* its own mapping; initially the region itself */
+/* Puts the command into the schedule as an entry without conditions; wakes an executor. */
 bool worker_submit(uint32_t device, uint32_t direction, struct pump_command command);
-/* Waits for the ring's oldest unreaped command, frees it and returns its result. */
+/* Like worker_submit, but wakes no executor. */
+bool worker_put(uint32_t device, uint32_t direction, struct pump_command command);
+/* Waits for the end of the oldest command, forgets it and returns its result. */
 uint32_t worker_reap(uint32_t device, uint32_t direction);
-/* Does the same without waiting; returns -1 if the command is not done yet. */
+/* Returns the result without waiting; -1 if the command has not ended. */
 int worker_try_reap(uint32_t device, uint32_t direction, uint64_t *ticket);
-void worker_forget(void); /* for a new mapping: restarts at the beginning of its rings */
+void worker_forget(void); /* for a new mapping: forgets all commands */
 
 #endif

@@ -1,26 +1,89 @@
-/* fake_worker.c - a test worker that submits and reaps commands, for case_*.c. */
+/* fake_worker.c - a test worker, for case_*.c: it gives executors single commands, each as
+ * an entry without conditions at the end of the schedule, and collects their ends. */
 #include "executor_harness.h"
 
+#include <pthread.h>
 #include <string.h>
 
-static uint64_t reaped[PUMP_MAX_DEVICES][PUMP_DIRECTIONS];
+#define MOST PUMP_SCHEDULE_ENTRIES
+
+/* The commands of a device and direction that were submitted and not collected. */
+struct given {
+  struct pump_command commands[MOST];
+  uint64_t asked_tickets[MOST]; /* by the test; the entry's own tickets are unique */
+  uint32_t count, taken;        /* taken: by executors, as far as known */
+};
+
+static struct given given[PUMP_MAX_DEVICES][PUMP_DIRECTIONS];
+static uint64_t tickets, versions;
+static pthread_mutex_t worker_lock = PTHREAD_MUTEX_INITIALIZER;
 struct pump_shm *worker_shm;
 
+static void withdraw(uint32_t device) {
+  uint64_t turn = pump_schedule_withdraw(&worker_shm->schedules[device]);
+  if (turn >> 32 == 0) return;
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
+    given[device][direction].taken += pump_schedule_taken_count(turn, direction);
+}
+
+static void put_in_force(uint32_t device) {
+  struct pump_schedule *schedule = &worker_shm->schedules[device];
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
+    const struct given *of = &given[device][direction];
+    for (uint32_t i = of->taken; i < of->count; i++) {
+      struct pump_entry entry = {.command = of->commands[i]};
+      uint64_t words[sizeof entry / 8];
+      memcpy(words, &entry, sizeof entry);
+      uint64_t *to = (uint64_t *)&schedule->entries[direction][i - of->taken];
+      for (size_t w = 0; w < sizeof entry / 8; w++) PUMP_STORE(&to[w], words[w]);
+    }
+    PUMP_STORE(&schedule->count[direction], of->count - of->taken);
+  }
+  PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
+  PUMP_STORE_RELEASE(&schedule->turn, ++versions << 32);
+}
+
+bool worker_put(uint32_t device, uint32_t direction, struct pump_command command) {
+  struct given *of = &given[device][direction];
+  pthread_mutex_lock(&worker_lock);
+  bool fits = of->count < MOST;
+  if (fits) {
+    withdraw(device);
+    of->asked_tickets[of->count] = command.ticket;
+    command.ticket = ++tickets;
+    of->commands[of->count++] = command;
+    put_in_force(device);
+  }
+  pthread_mutex_unlock(&worker_lock);
+  return fits;
+}
+
 bool worker_submit(uint32_t device, uint32_t direction, struct pump_command command) {
-  struct pump_command_ring *ring = &worker_shm->commands[device][direction];
-  if (!pump_command_push(ring, &command)) return false;
-  pump_wake(&ring->executors_asleep, &ring->wakes);
+  if (!worker_put(device, direction, command)) return false;
+  struct pump_executors_sleep *sleep = &worker_shm->executors[device][direction];
+  pump_wake(&sleep->asleep, &sleep->wakes);
   return true;
 }
 
 int worker_try_reap(uint32_t device, uint32_t direction, uint64_t *ticket) {
-  struct pump_command *command =
-      pump_command_at(&worker_shm->commands[device][direction], reaped[device][direction]);
-  if (PUMP_LOAD_ACQUIRE(&command->state) != PUMP_COMMAND_DONE) return -1;
-  int result = (int)command->result;
-  if (ticket != NULL) *ticket = command->ticket;
-  PUMP_STORE_RELEASE(&command->state, PUMP_COMMAND_EMPTY);
-  reaped[device][direction]++;
+  struct given *of = &given[device][direction];
+  int result = -1;
+  pthread_mutex_lock(&worker_lock);
+  uint64_t oldest = of->commands[0].ticket;
+  const struct pump_entry_end *end =
+      &worker_shm->entry_ends[oldest % PUMP_SCHEDULE_TICKETS];
+  if (of->count > 0 && PUMP_LOAD_ACQUIRE(&end->ticket) == oldest) {
+    result = (int)PUMP_LOAD(&end->result);
+    if (ticket != NULL) *ticket = of->asked_tickets[0];
+    withdraw(device);
+    of->count--;
+    of->taken--;
+    memmove(of->commands, of->commands + 1, of->count * sizeof of->commands[0]);
+    memmove(of->asked_tickets, of->asked_tickets + 1,
+            of->count * sizeof of->asked_tickets[0]);
+    put_in_force(device);
+  }
+  pthread_mutex_unlock(&worker_lock);
   return result;
 }
 
@@ -31,5 +94,5 @@ uint32_t worker_reap(uint32_t device, uint32_t direction) {
 }
 
 void worker_forget(void) {
-  memset(reaped, 0, sizeof reaped);
+  memset(given, 0, sizeof given);
 }

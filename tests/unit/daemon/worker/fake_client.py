@@ -42,9 +42,8 @@ class FakeClient:
         self._next_slot = 0
         self.duplicates: dict[int, int] = {}
         """By ticket: the blocks that an entry asks to duplicate, as in struct pump_entry."""
-        self._taken: dict[int, tuple[int, int, Any]] = {}
-        """In flight, by ticket: device, direction, and the command in its ring, or None for an
-        entry of a schedule."""
+        self._taken: dict[int, tuple[int, int]] = {}
+        """In flight, by ticket: device and direction."""
 
     def close(self) -> None:
         del self.shm
@@ -127,19 +126,7 @@ class FakeClient:
         self.shm.progress[stream].executed_seq = seq
         self.shm.header.activity += 1
 
-    def sent(self, direction: int, device: int = 0) -> list[Any]:
-        """Takes the commands that the worker has sent; returns copies."""
-        ring, taken = self.shm.commands[device][direction], []
-        while ring.head != ring.tail:
-            command = ring.commands[ring.head % lib.PUMP_COMMAND_SLOTS]
-            assert command.state == lib.PUMP_COMMAND_READY
-            command.state = lib.PUMP_COMMAND_TAKEN
-            ring.head += 1
-            taken.append(_copy(command))
-            self._taken[command.ticket] = device, direction, command
-        return taken
-
-    def scheduled(self, direction: int, device: int = 0) -> list[Any]:
+    def commands(self, direction: int, device: int = 0) -> list[Any]:
         """Takes the entries of the schedule in force that may start; returns copies of their
         commands."""
         schedule, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
@@ -159,36 +146,30 @@ class FakeClient:
             command = _copy(entry.command)
             command.observed_seq = min(command.observed_seq, valid_seq)
             taken.append(command)
-            self._taken[command.ticket] = device, direction, None
+            self._taken[command.ticket] = device, direction
             self.duplicates[command.ticket] = int(entry.duplicates)
         return taken
 
-    def commands(self, direction: int, device: int = 0) -> list[Any]:
-        """Takes all commands that executors would take now; returns copies."""
-        return self.sent(direction, device) + self.scheduled(direction, device)
-
     def result_of(self, command: Any) -> int:
         """Returns PUMP_RESULT_STALE for blocks that may not leave, else PUMP_RESULT_MOVED."""
-        _, direction, _ = self._taken[command.ticket]
+        _, direction = self._taken[command.ticket]
         used = max(self.shm.ranges[command.slot].last_use_seq)
         stale = direction == lib.PUMP_TO_HOST and used > command.observed_seq
         return int(lib.PUMP_RESULT_STALE if stale else lib.PUMP_RESULT_MOVED)
 
     def finish(self, command: Any, result: int = lib.PUMP_RESULT_MOVED, kept: int = 0) -> None:
-        """Reports the end of a command. `kept`: For an entry, as in struct pump_entry_end."""
-        device, direction, place = self._taken.pop(command.ticket)
-        if result == lib.PUMP_RESULT_MOVED and direction == lib.PUMP_TO_HOST:
-            self.shm.schedules[device].left_bytes += command.length_bytes
-        if place is None and direction == lib.PUMP_TO_GPU:
-            self.shm.schedules[device].ended_bytes += command.length_bytes
-        elif place is None and result != lib.PUMP_RESULT_MOVED:
-            self.shm.schedules[device].ended_bytes += lib.PUMP_UNPACED_BYTES
-        if place is None:
-            end = self.shm.entry_ends[command.ticket % lib.PUMP_SCHEDULE_TICKETS]
-            end.result, end.duration_us, end.kept = result, 100, kept
-            end.ticket = command.ticket
+        """Reports the end of a command. `kept`: as in struct pump_entry_end."""
+        device, direction = self._taken.pop(command.ticket)
+        schedule = self.shm.schedules[device]
+        if direction == lib.PUMP_TO_GPU:
+            schedule.ended_bytes += command.length_bytes
+        elif result == lib.PUMP_RESULT_MOVED:
+            schedule.left_bytes += command.length_bytes
         else:
-            place.result, place.state = result, lib.PUMP_COMMAND_DONE
+            schedule.ended_bytes += lib.PUMP_UNPACED_BYTES
+        end = self.shm.entry_ends[command.ticket % lib.PUMP_SCHEDULE_TICKETS]
+        end.result, end.duration_us, end.kept = result, 100, kept
+        end.ticket = command.ticket
         self.shm.header.activity += 1
 
 

@@ -227,7 +227,7 @@ def test_a_departure_goes_on_behind_a_deviation_unless_that_uses_its_block(
     seq = learned.issue(learned.layers.index(wanted))
     assert client.shm.header.valid_seq == seq - 1
     client.execute(seq + 100)  # no entry has to wait
-    taken = client.scheduled(lib.PUMP_TO_HOST)
+    taken = client.commands(lib.PUMP_TO_HOST)
     stale = {c.slot for c in taken if client.result_of(c) == lib.PUMP_RESULT_STALE}
     assert stale == {wanted} < set(slots)
 
@@ -244,7 +244,7 @@ def test_a_departure_refused_for_a_deviation_holds_nothing_up(learned: Training)
     for slot in (wanted, *away):
         learned.issue(learned.layers.index(slot))
     client.execute(before + 100)  # no entry has to wait
-    taken = client.scheduled(lib.PUMP_TO_HOST)
+    taken = client.commands(lib.PUMP_TO_HOST)
     client.execute(before)
     learned.worker.tick()  # has read all that was issued
     for command in taken:
@@ -296,7 +296,7 @@ def test_a_refusal_is_not_repeated_before_more_is_read_and_stops_nothing_behind_
     client.launch([wanted])
     worker.tick()
     before = version(client)
-    first, *behind = client.scheduled(lib.PUMP_TO_HOST)
+    first, *behind = client.commands(lib.PUMP_TO_HOST)
     assert behind
     client.finish(first, result)
     for _ in range(5):
@@ -308,11 +308,11 @@ def test_a_refusal_is_not_repeated_before_more_is_read_and_stops_nothing_behind_
     for _ in range(5):
         worker.tick()
     assert version(client) == before
-    assert client.scheduled(lib.PUMP_TO_GPU), "there is room for it"
+    assert client.commands(lib.PUMP_TO_GPU), "there is room for it"
     client.launch([wanted])
     worker.tick()
     assert version(client) != before
-    assert blocks_of(first) == {b for c in client.scheduled(lib.PUMP_TO_HOST) for b in blocks_of(c)}
+    assert blocks_of(first) == {b for c in client.commands(lib.PUMP_TO_HOST) for b in blocks_of(c)}
 
 
 def test_an_entry_that_was_refused_leaves_everything_where_it_is(learned: Training) -> None:
@@ -321,7 +321,7 @@ def test_an_entry_that_was_refused_leaves_everything_where_it_is(learned: Traini
         learned.issue_next()
     while len(learned.waiting) > 2:
         learned.execute()
-    refused = client.scheduled(lib.PUMP_TO_HOST)
+    refused = client.commands(lib.PUMP_TO_HOST)
     for command in refused:
         client.finish(command, lib.PUMP_RESULT_STALE)
     assert refused
@@ -397,9 +397,6 @@ def test_a_client_that_scribbles_over_its_schedules_harms_only_itself(seed: int)
         training.worker.tick()
         if len(training.waiting) > AHEAD:
             training.client.execute(training.waiting.pop(0)[0])
-        for direction in WAYS:
-            for command in client.sent(direction):
-                client.finish(command)
         schedule = client.shm.schedules[0]
         if dice.random() < 0.5:
             schedule.turn ^= dice.choice((1, 1 << 16, dice.getrandbits(32), dice.getrandbits(64)))
@@ -417,25 +414,6 @@ def test_a_client_that_scribbles_over_its_schedules_harms_only_itself(seed: int)
     assert totals.in_flight <= 1024
     assert int(training.worker.model.counts(0).sum()) == LAYERS * BLOCKS
     client.close()
-
-
-def test_a_command_that_ends_under_the_ticket_of_an_entry_ends_nothing(learned: Training) -> None:
-    client, model = learned.client, learned.worker.model
-    before = model.totals().in_flight
-    tickets = [
-        client.shm.schedules[0].entries[way][i].command.ticket
-        for way in WAYS
-        for i in range(client.shm.schedules[0].count[way])
-    ]
-    assert tickets
-    for ticket in tickets:
-        ring = client.shm.commands[0][lib.PUMP_TO_GPU]
-        command = ring.commands[ring.tail % lib.PUMP_COMMAND_SLOTS]
-        command.ticket, command.state = ticket, lib.PUMP_COMMAND_DONE
-        ring.tail += 1
-    learned.worker.tick()
-    assert model.totals().in_flight == before
-    assert learned.believed() == learned.there
 
 
 def test_the_schedule_of_a_device_stays_while_that_of_another_one_is_renewed() -> None:

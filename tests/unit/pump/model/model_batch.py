@@ -1,4 +1,7 @@
-"""Batches made by hand, to drive a model without a ring."""
+"""Batches made by hand, to drive a model without a ring.
+
+Tests look at it through the view of studied policies.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from model_states import set_states
 from pump.model.client import ClientModel, DeviceFacts
 from pump.wire.abi import ffi, lib
 from pump.wire.mapping import Batch, Ranges
+from pump_lab import abi
+from pump_lab.sim.deciding import View, view_of
 
 BLOCK = lib.PUMP_BLOCK_BYTES
 BASE = 1 << 40
@@ -109,16 +114,19 @@ class Script:
         set_states(self.model, blocks, state)
 
     def start(self, direction: int, blocks: list[int], *, device: int = 0) -> list[Command]:
-        """Starts transfers as a decision would; returns copies of the commands."""
+        """Starts transfers of chosen blocks; returns copies of the commands."""
         commands = ffi.new("struct pump_command[]", 256)
-        count = lib.pump_model_start(
+        count = abi.lib.pump_sim_start(
             self.model.raw, device, direction, blocks, len(blocks), commands, 256
         )
         return [Command(c) for c in commands[0:count]]
 
     def finish(self, ticket: int, result: int = lib.PUMP_RESULT_MOVED, us: int = 400) -> None:
-        outcome = ffi.new("struct pump_outcome[1]", [(ticket, result, us)])
-        self.model.finish(outcome, 1)
+        """Ends a transfer of `start`."""
+        abi.lib.pump_sim_end(self.model.raw, ticket, result, us)
+
+    def view(self, device: int = 0) -> View:
+        return view_of(self.model, device)
 
     def schedule(self, device: int = 0) -> tuple[list[Entry], list[Entry]]:
         """Puts a schedule in force in a mapping of its own; returns departures and arrivals.

@@ -10,7 +10,7 @@ from model_batch import BLOCK, Script, ffi, lib
 from test_model_random import interleaved
 
 from pump.model.client import ABSENT, DISCARDING, HOST, MAYBE_EVICTED, RESIDENT
-from pump.model.view import NOT_NEEDED
+from pump_lab.sim.deciding import NOT_NEEDED
 
 Run = tuple[int, int, int]
 """Slot, first block, blocks."""
@@ -98,7 +98,7 @@ class Repeating:
             uses[block] = next((s for s, used in known if block in used), NOT_NEEDED)
             assert model.block(block).next_use == uses[block]
         state = {block: model.block(block).state for block in range(120)}
-        view = model.view(0)
+        view = self.script.view()
         missing = [
             (block, seq)
             for seq, used in known
@@ -151,7 +151,7 @@ def test_a_deviation_leaves_nothing_but_the_window_within_one_operation(deviatio
         script.copy([(0, 2, 5)])
     assert script.model.totals().expected == 0
     assert [script.model.block(b).next_use for b in blocks][:4] == [1, 1, 1, 1]
-    assert script.model.view(0).candidates_next_use.max() == NOT_NEEDED, "one or two are idle"
+    assert script.view(0).candidates_next_use.max() == NOT_NEEDED, "one or two are idle"
 
 
 def test_what_executes_never_retires_what_is_only_expected() -> None:
@@ -196,7 +196,7 @@ def test_a_block_is_closed_from_its_last_use_to_the_end_of_its_discard() -> None
     again = script.copy([(0, 0, 2)])
     script.execute(seq)
     assert script.state(blocks) == [DISCARDING] * 3 + [RESIDENT]
-    view = script.model.view(0)
+    view = script.view(0)
     assert view.missing.tolist() == [], "a fetch now would lose it to the discard"
     assert view.eviction_candidates.tolist() == [blocks[3]]
     assert (view.free, view.leaving) == (6, 3), "it has its room until then"
@@ -204,7 +204,7 @@ def test_a_block_is_closed_from_its_last_use_to_the_end_of_its_discard() -> None
         assert script.start(way, list(blocks[:3])) == []
     discard(script, (0, 0, 3), seq, ended=True)
     assert script.state(blocks) == [ABSENT] * 3 + [RESIDENT]
-    view = script.model.view(0)
+    view = script.view(0)
     assert view.missing.tolist() == list(blocks[:2])
     assert (view.free, view.leaving) == (9, 0)
     script.execute(again)
@@ -231,7 +231,7 @@ def test_what_a_discard_behind_it_has_ended_of_has_executed() -> None:
     again = script.copy([(0, 0, 1)])
     discard(script, (0, 0, 2), seq, ended=True)
     assert script.state(blocks) == [ABSENT, ABSENT, RESIDENT, RESIDENT]
-    assert script.model.view(0).missing.tolist() == [blocks[0]]
+    assert script.view(0).missing.tolist() == [blocks[0]]
     script.execute(seq)
     assert script.state(blocks) == [ABSENT, ABSENT, RESIDENT, RESIDENT]
     script.execute(again)
@@ -260,10 +260,10 @@ def test_a_discard_is_not_that_of_an_expected_use() -> None:
     discard(script, (0, 0, 4), seq)
     script.execute(seq)
     assert script.model.totals().expected == 1
-    assert script.model.view(0).missing.tolist() == []
+    assert script.view(0).missing.tolist() == []
     discard(script, (0, 0, 4), seq, ended=True)
     assert script.state(blocks) == [ABSENT] * 4
-    assert script.model.view(0).missing.tolist() == list(blocks)
+    assert script.view(0).missing.tolist() == list(blocks)
 
 
 def test_an_operation_on_a_range_that_came_in_a_dead_ones_place_is_seen() -> None:

@@ -158,7 +158,7 @@ def test_once_nothing_is_expected_a_learner_has_left_no_trace(seed: int) -> None
         lib.pump_model_expect_nothing(program.raw)
         program.script.model.learn(False)
         program.script.copy([(0, 0, 60), (1, 0, 60)])
-        view = program.script.model.view(0)
+        view = program.script.view(0)
         found.append([column.tolist() if hasattr(column, "tolist") else column for column in view])
     assert found[0] == found[1]
     assert replaced > 5

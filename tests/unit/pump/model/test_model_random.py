@@ -9,7 +9,7 @@ import pytest
 from model_batch import BLOCK, Script, lib
 
 from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
-from pump.model.view import NOT_NEEDED
+from pump_lab.sim.deciding import NOT_NEEDED
 
 THERE = (RESIDENT, MAYBE_EVICTED)
 TO_GPU = lib.PUMP_TO_GPU
@@ -127,7 +127,7 @@ class History:
 
     def start(self) -> None:
         device = self.random.randrange(2)
-        view = self.script.model.view(device)
+        view = self.script.view(device)
         direction = self.random.randrange(2)
         chosen = view.missing if direction == TO_GPU else view.eviction_candidates
         count = self.random.randrange(8)
@@ -165,7 +165,7 @@ class History:
     def check_view(self, device: int, state: dict[int, int], migrated: dict[int, int]) -> None:
         model = self.script.model
         mine = [b for b in state if self.device[b] == device]
-        view = model.view(device)
+        view = self.script.view(device)
         counts = model.counts(device)
         for value in (ABSENT, HOST, ARRIVING, RESIDENT, LEAVING, MAYBE_EVICTED):
             assert counts[value] == sum(state[b] == value for b in mine)

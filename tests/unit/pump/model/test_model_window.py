@@ -6,7 +6,7 @@ import pytest
 from model_batch import BLOCK, Script, lib
 
 from pump.model.client import ABSENT, ARRIVING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
-from pump.model.view import NOT_NEEDED
+from pump_lab.sim.deciding import NOT_NEEDED
 
 TO_GPU, TO_HOST = lib.PUMP_TO_GPU, lib.PUMP_TO_HOST
 
@@ -42,7 +42,7 @@ def test_the_first_use_of_a_block_that_was_never_moved_is_neither_hit_nor_miss(
     script.alloc(0, 4)
     script.execute(script.copy([(0, 0, 4)]))
     assert script.model.tally(0).blocks == 0
-    assert script.model.view(0).faults == (4 if budget == 2 else 0), "but faults took the room"
+    assert script.view(0).faults == (4 if budget == 2 else 0), "but faults took the room"
     script.execute(script.copy([(0, 0, 4)]))
     tally = script.model.tally(0)
     # With memory for two blocks, a sweep over four always finds the wrong two there.
@@ -119,7 +119,7 @@ def test_blocks_that_came_by_fault_are_resident_and_doubts_go_to_the_oldest() ->
     assert script.state(new) == [RESIDENT] * 4
     assert script.state(old) == [MAYBE_EVICTED] * 4 + [RESIDENT] * 28
     assert script.model.tally(0).unseen == 4
-    assert script.model.view(0).faults == 4 and script.model.view(0).faults == 0
+    assert script.view(0).faults == 4 and script.view(0).faults == 0
 
 
 def test_what_faults_bring_beyond_the_card_evicts_what_migrated_longest_ago() -> None:
@@ -174,11 +174,11 @@ def test_an_eviction_that_does_not_happen_leaves_the_block_as_old_and_as_doubtfu
     script = Script()
     blocks = script.alloc(0, 3)
     script.set_state(blocks[:1], MAYBE_EVICTED)
-    before = script.model.view(0).oldest.tolist()
+    before = script.view(0).oldest.tolist()
     for command in script.start(TO_HOST, list(blocks)):
         script.finish(command.ticket, lib.PUMP_RESULT_STALE)
     assert script.state(blocks) == [MAYBE_EVICTED, RESIDENT, RESIDENT]
-    assert script.model.view(0).oldest.tolist() == before
+    assert script.view(0).oldest.tolist() == before
 
 
 def test_a_prefetch_of_a_resident_block_makes_it_the_youngest() -> None:
@@ -187,7 +187,7 @@ def test_a_prefetch_of_a_resident_block_makes_it_the_youngest() -> None:
     (command,) = script.start(TO_GPU, [blocks[0]])
     assert command.needed_by_seq == 0
     script.finish(command.ticket)
-    assert script.model.view(0).oldest.tolist() == [blocks[1], blocks[2], blocks[0]]
+    assert script.view(0).oldest.tolist() == [blocks[1], blocks[2], blocks[0]]
 
 
 def test_an_unknown_or_answered_ticket_changes_nothing() -> None:
@@ -220,10 +220,10 @@ def test_an_operation_larger_than_the_budget_is_filled_up_to_it_and_no_further()
     script.copy([(0, 0, 30)])
     script.copy([(1, 0, 4)])
     assert script.model.totals().larger == 1
-    view = script.model.view(0)
+    view = script.view(0)
     assert view.missing.tolist() == [*giant[:20], *small]
     script.set_state(giant[:18], RESIDENT)
-    assert script.model.view(0).missing.tolist() == [*giant[18:20], *small]
+    assert script.view(0).missing.tolist() == [*giant[18:20], *small]
     script.execute(1)
     assert script.model.tally(0).no_room == 12, "that it came by faults was no oversight"
 
@@ -238,17 +238,17 @@ def test_in_its_turn_all_of_a_larger_operation_comes_in_its_order() -> None:
     script.copy([(1, 0, 2)])
     script.copy([(0, 0, 30)])
     lib.pump_model_turn(script.model.raw, 0)
-    missing = script.model.view(0).missing.tolist()
+    missing = script.view(0).missing.tolist()
     assert missing == [*small, *giant[:4], *giant[8:16]], "not before it is its turn"
     script.set_state(small, RESIDENT)
     lib.pump_model_turn(script.model.raw, 0)
-    missing = script.model.view(0).missing.tolist()
+    missing = script.view(0).missing.tolist()
     assert missing == [*giant[:16], *giant[24:28]], "12 blocks find room"
     script.set_state(giant[:16], RESIDENT)
-    assert script.model.view(0).missing.tolist() == [*giant[24:28]], "no block finds room"
+    assert script.view(0).missing.tolist() == [*giant[24:28]], "no block finds room"
     script.set_state(giant[24:28], RESIDENT)
     lib.pump_model_turn(script.model.raw, 0)
-    assert script.model.view(0).missing.tolist() == [], "once"
+    assert script.view(0).missing.tolist() == [], "once"
 
 
 def test_behind_an_operation_that_did_not_tell_all_everything_is_in_doubt() -> None:
@@ -273,18 +273,18 @@ def test_dead_blocks_leave_before_all_others_until_they_are_used_again() -> None
     blocks = script.alloc(3, 6)
     for block in range(6):
         script.execute(script.copy([(3, block, 1)]))
-    assert script.model.view(0).eviction_candidates.tolist() == list(blocks)
+    assert script.view(0).eviction_candidates.tolist() == list(blocks)
     script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 1, 4 * BLOCK, 2 * BLOCK, lib.PUMP_ACCESS_WRITE)])
-    eviction_candidates = script.model.view(0).eviction_candidates.tolist()
+    eviction_candidates = script.view(0).eviction_candidates.tolist()
     assert (
         set(eviction_candidates[:2]) == {blocks[4], blocks[5]}
         and eviction_candidates[2:] == list(blocks)[:4]
     )
     assert script.state(blocks) == [RESIDENT] * 6, "nothing was thrown away"
     used = script.copy([(3, 5, 1)])
-    assert script.model.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+    assert script.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
     script.execute(used)
-    assert script.model.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
+    assert script.view(0).eviction_candidates.tolist() == [blocks[4], *blocks[:4], blocks[5]]
 
 
 def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -> None:
@@ -294,10 +294,10 @@ def test_a_block_that_dies_while_it_is_needed_leaves_first_when_that_has_run() -
     uses = [(3, 1, BLOCK + 1, 2 * BLOCK - 1, lib.PUMP_ACCESS_WRITE)]  # contains one whole block
     script.send(lib.PUMP_EVENT_DEAD, uses=uses)
     script.execute(needed)
-    assert script.model.view(0).eviction_candidates.tolist() == [blocks[2], blocks[0], blocks[1]]
+    assert script.view(0).eviction_candidates.tolist() == [blocks[2], blocks[0], blocks[1]]
     # The range has no generation 2.
     script.send(lib.PUMP_EVENT_DEAD, uses=[(3, 2, 0, BLOCK, lib.PUMP_ACCESS_WRITE)])
-    assert script.model.view(0).eviction_candidates.tolist()[0] == blocks[2]
+    assert script.view(0).eviction_candidates.tolist()[0] == blocks[2]
 
 
 def test_discarded_blocks_take_no_room_until_they_are_brought_back() -> None:
@@ -326,12 +326,12 @@ def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
     blocks = script.alloc(3, 6)
     needed = script.copy([(3, 0, 3)])
     blocks_event(script, lib.PUMP_EVENT_FREED, 1, 3)
-    eviction_candidates = script.model.view(0).eviction_candidates.tolist()
+    eviction_candidates = script.view(0).eviction_candidates.tolist()
     assert set(eviction_candidates) == {*blocks} - {blocks[3]}, (
         "what is still needed may leave, if late"
     )
     script.execute(needed)
-    assert set(script.model.view(0).eviction_candidates.tolist()) == {
+    assert set(script.view(0).eviction_candidates.tolist()) == {
         blocks[0],
         blocks[4],
         blocks[5],
@@ -341,8 +341,8 @@ def test_freed_blocks_do_not_leave_while_they_wait_to_be_discarded() -> None:
     assert script.state(blocks) == [RESIDENT, ABSENT, RESIDENT, RESIDENT, RESIDENT, RESIDENT]
     script.execute(used)
     assert (
-        blocks[2] in script.model.view(0).eviction_candidates
-        and blocks[3] not in script.model.view(0).eviction_candidates
+        blocks[2] in script.view(0).eviction_candidates
+        and blocks[3] not in script.view(0).eviction_candidates
     )
 
 
@@ -351,10 +351,10 @@ def test_freed_blocks_that_are_not_discarded_leave_first_after_a_while() -> None
     blocks = script.alloc(3, 6)
     script.execute(script.copy([(3, 0, 6)]))
     blocks_event(script, lib.PUMP_EVENT_FREED, 4, 2)
-    assert set(script.model.view(0).eviction_candidates.tolist()) == {*blocks[:4]}
+    assert set(script.view(0).eviction_candidates.tolist()) == {*blocks[:4]}
     for _ in range(300):
         script.execute(script.copy([(3, 0, 1)]))
-    assert set(script.model.view(0).eviction_candidates.tolist()[:2]) == {*blocks[4:]}
+    assert set(script.view(0).eviction_candidates.tolist()[:2]) == {*blocks[4:]}
 
 
 def test_an_operation_that_ran_before_a_discard_does_not_bring_the_block_back() -> None:
@@ -365,7 +365,7 @@ def test_an_operation_that_ran_before_a_discard_does_not_bring_the_block_back() 
     later = script.copy([(3, 0, 1)])
     script.execute(earlier)
     assert script.state(blocks) == [ABSENT, RESIDENT, RESIDENT, RESIDENT]
-    assert script.model.view(0).missing.tolist() == [blocks[0]]
+    assert script.view(0).missing.tolist() == [blocks[0]]
     script.execute(later)
     assert script.state(blocks)[0] == RESIDENT
 
@@ -384,9 +384,9 @@ def test_the_turn_of_an_operation_is_one_for_its_own_device() -> None:
     script.set_state(giant[:4], RESIDENT)
     script.copy([(0, 0, 30)])
     lib.pump_model_turn(script.model.raw, 0)
-    assert not set(giant[:4]) & set(script.model.view(1).missing.tolist())
+    assert not set(giant[:4]) & set(script.view(1).missing.tolist())
     lib.pump_model_turn(script.model.raw, 1)
-    assert set(giant[:4]) <= set(script.model.view(1).missing.tolist())
+    assert set(giant[:4]) <= set(script.view(1).missing.tolist())
 
 
 def test_blocks_that_are_not_discarded_are_given_up_whether_a_policy_looks_or_not() -> None:
@@ -400,8 +400,8 @@ def test_blocks_that_are_not_discarded_are_given_up_whether_a_policy_looks_or_no
         for _ in range(300):
             script.execute(script.copy([(3, 0, 1)]))
             if looks:
-                script.model.view(0)
+                script.view(0)
         blocks_event(script, lib.PUMP_EVENT_DEAD, 4, 1)
-        orders.append(script.model.view(0).eviction_candidates.tolist())
+        orders.append(script.view(0).eviction_candidates.tolist())
     assert orders[0] == orders[1]
     assert orders[0][:2] == [blocks[4], blocks[5]]

@@ -1,16 +1,19 @@
-"""The input of a policy, a view of the model, and its output, a decision.
+"""Studied policies that choose transfers themselves: their view of the model, and their decision.
 
 All sizes are numbers of 2 MiB blocks; `*_need` and `*_next_use` are operation numbers (`seq`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.wire.abi import lib
+from pump.model.client import ClientModel
+from pump.policy.base import Policy
+from pump.wire.abi import INT64S
+from pump_lab.abi import ffi, lib
 
 Blocks = NDArray[np.int64]
 NO_BLOCKS: Blocks = np.zeros(0, np.int64)
@@ -20,8 +23,7 @@ NOT_NEEDED: int = lib.PUMP_NOT_NEEDED
 
 
 class View(NamedTuple):
-    """The state of one client's device at one moment. Policies must not keep it, because the next
-    view overwrites its arrays."""
+    """The state of one client's device at one moment."""
 
     budget: int
     """Most blocks that may occupy memory of the device."""
@@ -84,3 +86,54 @@ class Decision(NamedTuple):
 
 NOTHING = Decision()
 """The decision to move nothing."""
+
+
+@runtime_checkable
+class Deciding(Policy, Protocol):
+    """A policy that chooses the transfers itself, by one method without I/O. The method accepts any
+    consistent view."""
+
+    def decide(self, view: View) -> Decision:
+        """Returns the transfers to start now."""
+        ...
+
+
+def view_of(model: ClientModel, device: int) -> View:
+    """Returns the view of a device that `set_device` has set."""
+    raw = ffi.new("struct pump_view *")
+    lib.pump_sim_view(model.raw, device, raw)
+    content = ffi.buffer(raw)
+
+    def column(name: str, count: int) -> Blocks:
+        return np.frombuffer(content, np.int64, count, ffi.offsetof("struct pump_view", name))
+
+    missing, there, old = raw.missing_count, raw.candidates_count, raw.oldest_count
+    return View(
+        budget=raw.budget,
+        emulated=model.devices[device].emulated,
+        resident=raw.resident,
+        arriving=raw.arriving,
+        leaving=raw.leaving,
+        to_gpu_credit=raw.to_gpu_credit,
+        to_host_credit=raw.to_host_credit,
+        faults=raw.faults,
+        missing=column("missing", missing),
+        missing_need=column("missing_need", missing),
+        missing_room=column("missing_room", missing),
+        arrivals_need=column("arrivals_need", raw.arrivals_count),
+        missing_more=raw.missing_more,
+        expected=raw.expected,
+        eviction_candidates=column("eviction_candidates", there),
+        candidates_next_use=column("candidates_next_use", there),
+        candidates_maybe_evicted=raw.candidates_maybe_evicted,
+        oldest=column("oldest", old),
+        oldest_next_use=column("oldest_next_use", old),
+    )
+
+
+def decide(policy: Deciding, model: ClientModel, sim: Any) -> None:
+    """Asks the policy about device 0 of `struct pump_sim *`, and carries out its decision."""
+    to_gpu, to_host = policy.decide(view_of(model, 0))
+    if len(to_host) or len(to_gpu):
+        out, into = (ffi.from_buffer(INT64S, blocks) for blocks in (to_host, to_gpu))
+        lib.pump_sim_decide(sim, out, len(to_host), into, len(to_gpu))
