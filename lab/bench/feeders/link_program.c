@@ -219,6 +219,7 @@ static void run_phase(const char *phase, int round) {
          "\"in_threads\": %u, \"out_threads\": %u}\n",
          phase, round, gbps[PUMP_TO_GPU], gbps[PUMP_TO_HOST], PUMP_LOAD(&in->wanted),
          PUMP_LOAD(&out->wanted));
+  pump_schedule_withdraw(&pump_shm->schedules[0]);
   begin_way(PUMP_TO_GPU, 0, 0);
   begin_way(PUMP_TO_HOST, 0, 0);
 }
@@ -240,6 +241,7 @@ static void begin(const char *driver) {
   range->base = base;
   range->length_bytes = 2 * HALF_BYTES;
   pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
+  pump_shm->header.next_seq = 1; /* operation 0 counts as issued */
   pump_context_seen(0, context);
   pump_executors_need(0, true);
 }
