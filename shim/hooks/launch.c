@@ -30,7 +30,7 @@
 #define AHEAD(at, may)                                                                     \
   loads = pump_launch_loads(function, at);                                                 \
   pump_op_ahead(at, may);                                                                  \
-  pump_launch_gate(at, may)
+  pump_launch_gate(function, at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
 /* Before the real call the configuration may still be NULL. */
 #define STREAM_EX (config == NULL ? NULL : config->hStream)

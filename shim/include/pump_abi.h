@@ -107,7 +107,7 @@
 #define PUMP_ISSUERS 4
 #define PUMP_EVENT_SLOTS 16384
 #define PUMP_EVENT_EXTENTS 3
-#define PUMP_MAX_EXTENTS 192
+#define PUMP_MAX_EXTENTS 256
 #define PUMP_EVENT_PAYLOAD_BYTES 72 /* in one record, instead of the extents */
 #define PUMP_MAX_PAYLOAD_BYTES 8192
 #define PUMP_DIRECTIONS 2

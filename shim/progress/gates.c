@@ -1,19 +1,23 @@
 /* gates.c - makes launches wait in their stream for their memory.
  *
- * A kernel that waits for its memory occupies the GPU while it waits. So a job that
- * yields to others (docs/decisions/0073-gates.md) has a *gate* before each launch: the
- * stream waits until a word in host memory has reached the launch's number. The worker
- * reports the newest operation with all memory resident for it and its predecessors
- * (pump_device.ready_seq). The thread of this file copies this number into the words.
+ * A *gate* before a launch: the stream waits until a word in host memory has reached the
+ * launch's number. The worker reports the newest operation with all memory resident for
+ * it and its predecessors (pump_device.ready_seq). The thread of this file copies this
+ * number into the words. Gates are made before
+ *   - all launches of a job that yields to others (docs/decisions/0073-gates.md), because a
+ *     kernel that waits for its memory occupies the GPU;
+ *   - launches that touch much of the budget (docs/decisions/0088-large-launches.md): their
+ *     faults evict blocks that the schedule needs.
  *
  * DESIGN. No stream may wait forever, whatever ends. The thread makes no driver call and
  * takes no lock. So a launch that waits for space in a full launch queue, with the
  * driver's lock held, cannot block it.
  *
  * The thread opens all gates when the job stops yielding: the worker's request is for a
- * bounded time and is renewed each second. The thread also forces all gates open if
- * nothing has moved for PUMP_GATE_STILL_NS, or a gate has been shut for
- * PUMP_GATE_MOST_NS. Then no gate is made for PUMP_GATE_PAUSE_NS.
+ * bounded time and is renewed each second. It does so as well when the worker is silent.
+ * The thread also forces all gates open if nothing has moved for PUMP_GATE_STILL_NS, or a
+ * gate has been shut for PUMP_GATE_MOST_NS. Then no gate is made for PUMP_GATE_PAUSE_NS,
+ * which doubles each time for large launches.
  *
  * Before a stream is made to wait, the newest number is raised, and the thread knows the
  * context's word. The thread sets `asleep` before its last check of both, and is woken
@@ -45,6 +49,7 @@ struct gates {
   /* The thread's own: opened (gates up to this number), seen (last moved(), which changed
    * at changed_ns), shut_ns (since when any gate is shut; 0: all are open). */
   uint64_t opened, seen, changed_ns, shut_ns;
+  uint32_t forced; /* how often gates of large launches were forced open */
 };
 static struct gates all[PUMP_MAX_DEVICES];
 static unsigned char *pages; /* one page for each small number of a context */
@@ -55,7 +60,7 @@ static struct {
 static bool refused; /* this driver does not support such waits */
 static bool stopped; /* the process is ending */
 static uint32_t asleep, wakes;
-uint32_t pump_gates_devices;
+uint32_t pump_gates_devices, pump_gates_large;
 
 static uint32_t *word_of(uint32_t context_index) {
   return (uint32_t *)(void *)(pages + (size_t)context_index * PAGE_BYTES);
@@ -76,10 +81,20 @@ static uint64_t moved(uint32_t device) {
          PUMP_LOAD(&pump_shm->header.activity);
 }
 
+/* Returns whether a worker plans arrivals on the device, so that a large launch may wait
+ * for them. */
+static bool serves_large(uint32_t device, uint64_t now_ns) {
+  uint64_t heard_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
+  uint64_t ready = PUMP_LOAD(&pump_shm->devices[device].ready_seq);
+  return !PUMP_LOAD(&stopped) && !pump_dormant() && ready != 0 && ready != UINT64_MAX &&
+         now_ns < heard_ns + PUMP_GATE_SILENT_NS;
+}
+
 /* Returns the highest number that may have an open gate. */
 static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
   struct gates *gates = &all[device];
-  if (!pump_yields(device)) return made;
+  bool yields = pump_yields(device);
+  if (!yields && !serves_large(device, now_ns)) return made;
   uint64_t ready = PUMP_LOAD(&pump_shm->devices[device].ready_seq), seen = moved(device);
   if (gates->shut_ns == 0 || ready > gates->opened) gates->shut_ns = now_ns;
   if (gates->seen != seen || ready > gates->opened) gates->changed_ns = now_ns;
@@ -87,7 +102,9 @@ static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
   if (now_ns - gates->changed_ns <= PUMP_GATE_STILL_NS &&
       now_ns - gates->shut_ns <= PUMP_GATE_MOST_NS)
     return ready < made ? ready : made;
-  PUMP_STORE(&gates->paused_ns, now_ns + PUMP_GATE_PAUSE_NS);
+  uint32_t doubled = yields ? 0 : gates->forced;
+  if (!yields && gates->forced < PUMP_GATE_DOUBLED_MOST) gates->forced++;
+  PUMP_STORE(&gates->paused_ns, now_ns + ((uint64_t)PUMP_GATE_PAUSE_NS << doubled));
   PUMP_ADD(&pump_shm->shim_counters.gates_forced, 1);
   return made;
 }
@@ -154,6 +171,7 @@ void pump_yield(uint32_t device, uint64_t until_ns) {
 }
 
 void pump_gates_adopt(void) {
+  if (PUMP_LOAD(&pump_gates_large) != 0) begin();
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
     pump_yield(i, PUMP_LOAD(&pump_shm->devices[i].yield_until_ns));
 }
@@ -170,7 +188,7 @@ void pump_gates_stop(void) {
 /* ---- making gates ------------------------------------------------------------------ */
 
 bool pump_gates_lack(uint32_t context_index, uint32_t epoch) {
-  return PUMP_LOAD_ACQUIRE(&pump_gates_devices) != 0 && !PUMP_LOAD(&refused) &&
+  return __atomic_load_n(&pages, __ATOMIC_ACQUIRE) != NULL && !PUMP_LOAD(&refused) &&
          words[context_index].epoch != epoch;
 }
 
@@ -186,14 +204,19 @@ void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t epoch
   PUMP_STORE_RELEASE(&words[context_index].epoch, epoch);
 }
 
+bool pump_gates_may(uint32_t device, bool large) {
+  uint64_t now_ns = pump_now_ns();
+  return now_ns >= PUMP_LOAD(&all[device].paused_ns) && !PUMP_LOAD(&refused) &&
+         (pump_yields(device) || (large && serves_large(device, now_ns)));
+}
+
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
                CUstream stream) {
-  if (context_index >= PUMP_MAX_CONTEXTS || PUMP_LOAD(&refused)) return;
+  if (context_index >= PUMP_MAX_CONTEXTS) return;
   const struct pump_marker_pool *pool = &pump_marker_pools[context_index];
   uint32_t epoch = PUMP_LOAD_ACQUIRE(&pool->epoch);
   if (epoch == 0 || __atomic_load_n(&pool->context, __ATOMIC_RELAXED) != context ||
-      PUMP_LOAD_ACQUIRE(&words[context_index].epoch) != epoch || !pump_yields(device) ||
-      pump_now_ns() < PUMP_LOAD(&all[device].paused_ns))
+      PUMP_LOAD_ACQUIRE(&words[context_index].epoch) != epoch)
     return;
   uint64_t seq = PUMP_LOAD(&pump_shm->header.next_seq);
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -216,6 +239,6 @@ void pump_gates_fork_child(void) {
   memset(all, 0, sizeof all);
   memset(words, 0, sizeof words);
   pages = NULL; /* shared with the parent, which owns the words */
-  pump_gates_devices = asleep = 0;
+  pump_gates_devices = pump_gates_large = asleep = 0;
   stopped = false;
 }

@@ -302,12 +302,16 @@ void pump_progress_time(uint32_t stream_index, CUstream stream) {
                    stream_of(stream_index, stream));
 }
 
-void pump_progress_gate(uint32_t stream_index, CUstream stream) {
+void pump_progress_gate(uint32_t stream_index, CUstream stream, bool large) {
   if (stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
   const struct stream *mine = &streams[stream_index];
   CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
   if (context == NULL || PUMP_LOAD(&mine->chained) != 0) return;
-  pump_gate(PUMP_LOAD(&mine->device), context, PUMP_LOAD(&mine->context_index),
+  uint32_t device = PUMP_LOAD(&mine->device);
+  if (!pump_gates_may(device, large)) return;
+  /* The launch's memory may come only once the predecessors are known to have executed. */
+  if (!pump_yields(device)) pump_progress_mark(stream_index, stream);
+  pump_gate(device, context, PUMP_LOAD(&mine->context_index),
             stream_of(stream_index, stream));
 }
 

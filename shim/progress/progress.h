@@ -119,18 +119,22 @@ void pump_markers_wake(uint32_t device);
 
 /* ---- gates before launches (gates.c) ----------------------------------------------- */
 
-/* A bit for each device whose launches may get gates. */
+/* A bit for each device whose launches all get gates, because the job yields. */
 extern uint32_t pump_gates_devices;
+/* Whether functions with large launches are known, whose launches get gates as well. */
+extern uint32_t pump_gates_large;
 /* Makes the job yield to others on the device until then (CLOCK_MONOTONIC), at most for
  * PUMP_HOLD_MOST_NS. Repeating a time renews nothing. By the link thread. */
 void pump_yield(uint32_t device, uint64_t until_ns);
 /* Adopts the worker's requests for all devices. By the link thread. */
 void pump_gates_adopt(void);
 bool pump_yields(uint32_t device);
-/* Makes the stream of a launch wait until the launch's memory is resident. Call before
- * the real call, if any bit is set. Does nothing on capturing streams, and if launches
- * may begin before their predecessors have ended. */
-void pump_progress_gate(uint32_t stream_index, CUstream stream);
+/* Makes the stream of a launch wait until the launch's memory is resident, if the job
+ * yields or the launch is `large`. Call before the real call. Does nothing on capturing
+ * streams, and if launches may begin before their predecessors have ended. */
+void pump_progress_gate(uint32_t stream_index, CUstream stream, bool large);
+/* Returns whether a gate can be made now. */
+bool pump_gates_may(uint32_t device, bool large);
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index, CUstream stream);
 /* Returns whether the context's word must be registered for that epoch of its pool, and
  * registers it. For the marker thread, which is in the context. */

@@ -216,6 +216,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
+  if (launch != NULL) pump_launch_touched(function, place.device, token.touched_bytes);
   struct pump_event head; /* all but the extents, which push() does not read */
   head.seq = token.seq;
   head.time_ns = token.time_ns;
@@ -255,11 +256,11 @@ void pump_op_time(struct pump_at at) {
   errno = saved;
 }
 
-void pump_op_gate(struct pump_at at) {
+void pump_op_gate(struct pump_at at, bool large) {
   if (pump_quiet()) return;
   int saved = errno;
   pump_enter();
-  pump_progress_gate(pump_place_of(at).stream_index, at.stream);
+  pump_progress_gate(pump_place_of(at).stream_index, at.stream, large);
   pump_leave();
   errno = saved;
 }

@@ -40,8 +40,7 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
     pump_model_turn(model, device);
     worker_schedule_renew(shm, model, device);
-    if (PUMP_LOAD(&shm->devices[device].yield_until_ns) != 0)
-      PUMP_STORE(&shm->devices[device].ready_seq, model_ready(model, device));
+    PUMP_STORE(&shm->devices[device].ready_seq, model_ready(model, device));
   }
 }
 

@@ -65,7 +65,7 @@ static CUstream yielding(void) {
 }
 
 static void gate(CUstream stream) {
-  pump_progress_gate(pump_stream_index(stream, false), stream);
+  pump_progress_gate(pump_stream_index(stream, false), stream, false);
 }
 
 /* Waits for the first gate, because the context's word may not be registered yet. */
@@ -111,6 +111,62 @@ SCENARIO(a_launch_waits_in_its_stream_until_its_memory_is_there) {
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.gates) == 3 && forced() == 0);
   CHECK(PUMP_LOAD(&fake.records) == 2); /* a marker after each launch */
   CHECK(PUMP_LOAD(&registrations) == 1);
+}
+
+static void large_gate(CUstream stream) {
+  PUMP_STORE(&pump_shm->header.worker_heartbeat_ns, pump_now_ns());
+  pump_progress_gate(pump_stream_index(stream, false), stream, true);
+}
+
+/* Returns a stream of a job that does not yield, with the first gate of a large launch. */
+static CUstream large_launches(void) {
+  CUstream stream = yielding();
+  pump_yield(0, 0);
+  PUMP_STORE(&pump_gates_large, 1);
+  pump_gates_adopt();
+  EVENTUALLY((large_gate(stream), PUMP_LOAD(&waits) == 1));
+  return stream;
+}
+
+SCENARIO(a_large_launch_waits_for_its_memory_while_a_worker_brings_it) {
+  CUstream stream = large_launches();
+  launch(stream);
+  for (unsigned int i = 0; i < 50; i++) {
+    PUMP_STORE(&pump_shm->header.worker_heartbeat_ns, pump_now_ns());
+    stay_shut(1);
+  }
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, 100);
+  EVENTUALLY(is_open());
+  gate(stream); /* another launch */
+  CHECK(PUMP_LOAD(&waits) == 1);
+  PUMP_STORE(&pump_shm->devices[0].ready_seq, UINT64_MAX); /* nothing is prefetched */
+  large_gate(stream);
+  CHECK(PUMP_LOAD(&waits) == 1 && forced() == 0);
+}
+
+SCENARIO(a_silent_worker_opens_the_gates_of_large_launches_and_gets_none) {
+  CUstream stream = large_launches();
+  launch(stream);
+  PUMP_STORE(&pump_shm->header.worker_heartbeat_ns,
+             pump_now_ns() - PUMP_GATE_SILENT_NS - 1);
+  EVENTUALLY(is_open());
+  pump_progress_gate(pump_stream_index(stream, false), stream, true);
+  CHECK(PUMP_LOAD(&waits) == 1 && forced() == 0);
+}
+
+SCENARIO(gates_of_large_launches_that_are_forced_open_become_rare) {
+  CUstream stream = large_launches();
+  uint64_t begin_ns = pump_now_ns(), pauses[2];
+  for (int i = 0; i < 2; i++) {
+    launch(stream);
+    EVENTUALLY(is_open()); /* nothing moves */
+    CHECK(forced() == (uint64_t)i + 1);
+    begin_ns = pump_now_ns();
+    uint32_t before = PUMP_LOAD(&waits);
+    EVENTUALLY((large_gate(stream), PUMP_LOAD(&waits) > before));
+    pauses[i] = pump_now_ns() - begin_ns;
+  }
+  CHECK(pauses[0] > 900 * MS && pauses[0] < 1900 * MS && pauses[1] > 1900 * MS);
 }
 
 SCENARIO(gates_open_when_the_job_yields_no_longer) {

@@ -6,6 +6,9 @@ from executor_build import run
 
 SCENARIOS = [
     "a_launch_waits_in_its_stream_until_its_memory_is_there",
+    "a_large_launch_waits_for_its_memory_while_a_worker_brings_it",
+    "a_silent_worker_opens_the_gates_of_large_launches_and_gets_none",
+    "gates_of_large_launches_that_are_forced_open_become_rare",
     "gates_open_when_the_job_yields_no_longer",
     "gates_open_by_the_clock_where_nothing_moves_and_none_is_made_for_a_while",
     "no_gate_stays_shut_however_much_moves",

@@ -307,6 +307,27 @@ static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
   CHECK(next_event() && told.gates == 2); /* it uses no engine */
 }
 
+/* A function is gated from its second launch on, as long as the newest one touched more
+ * than a tenth of the budget. */
+static void a_function_that_touches_much_of_the_budget_has_a_gate(void) {
+  uint64_t pointer = range(0x7f0010000000, 32).base;
+  uint64_t *budget_bytes = &pump_shm->devices[3].budget_bytes;
+  void *params[] = {&pointer};
+  driver.sizes[0] = 8, driver.parameters = 1;
+  *budget_bytes = 10 * 32 * PUMP_BLOCK_BYTES; /* a tenth, not more */
+  for (int i = 0; i < 3; i++) CHECK(launch(params, NULL) == CUDA_SUCCESS && next_event());
+  CHECK(told.gates == 0);
+  *budget_bytes -= PUMP_BLOCK_BYTES;
+  CHECK(launch(params, NULL) == CUDA_SUCCESS && next_event() && told.gates == 0);
+  CHECK(launch(params, NULL) == CUDA_SUCCESS && next_event() && told.gates == 1);
+  CHECK(told.gate_large);
+  cuLaunchKernel((CUfunction)0x77780000, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.gates == 1); /* another function */
+  *budget_bytes += PUMP_BLOCK_BYTES;
+  for (int i = 0; i < 2; i++) CHECK(launch(params, NULL) == CUDA_SUCCESS && next_event());
+  CHECK(told.gates == 2); /* before the first of the two */
+}
+
 static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
   CUlaunchAttribute attribute = {.id =
                                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -391,6 +412,7 @@ int main(int argc, char **argv) {
       SCENARIO(twins_speak_of_the_per_thread_stream),
       SCENARIO(launches_that_may_overlap_are_made_known_to_the_markers),
       SCENARIO(a_launch_has_a_gate_where_the_job_yields_and_one_may_stand),
+      SCENARIO(a_function_that_touches_much_of_the_budget_has_a_gate),
       SCENARIO(a_launch_is_timed_when_it_is_due_and_may_be),
       SCENARIO(a_launch_on_several_devices_is_reported_once_for_each_in_its_context),
       SCENARIO(a_dormant_or_guarded_thread_reports_nothing),

@@ -108,9 +108,10 @@ void pump_progress_time(uint32_t index, CUstream stream) {
   told.timed++;
   pump_timed_begun = true;
 }
-uint32_t pump_gates_devices;
-void pump_progress_gate(uint32_t index, CUstream stream) {
+uint32_t pump_gates_devices, pump_gates_large;
+void pump_progress_gate(uint32_t index, CUstream stream, bool large) {
   CHECK(index != 0 && pump_reentry_depth != 0);
+  told.gate_large = large;
   told.gate_stream = stream;
   told.gated_after = told.issues;
   told.gates++;

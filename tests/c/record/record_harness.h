@@ -24,7 +24,8 @@ struct told {
   uint64_t event_asked; /* record of the event that the driver's answer was about */
   CUevent event_gone, event_distrusted;
   int timed, timed_after, timed_back; /* timed operations; reports before the newest */
-  int gates, gated_after;             /* launches with a gate; reports before the newest */
+  bool gate_large;
+  int gates, gated_after; /* launches with a gate; reports before the newest */
   CUstream gate_stream;
   CUstream timed_stream;
   int streams_gone, issues, chained, looked_up, issued_many;

@@ -11,7 +11,7 @@ SOURCES += ["globals", "stream", "graph", "graph_memory", "graph_read", "block_m
 SOURCES += ["allocator_blocks", "function", "tensor", "tensor_map", "vmm", "array", "plain"]
 SOURCES += ["array_bytes", "physical", "graph_execs", "copy_extents", "managed_variables"]
 SOURCES += ["capture", "pointer_scan", "ranges", "send_metadata", "pointer_answers"]
-SOURCES += ["code_loading"]
+SOURCES += ["code_loading", "large_launches"]
 PROGRAMS = ["launches", "operations", "signatures", "copies", "graphs"]
 PROGRAMS += ["arrays", "first_launches", "reported_blocks", "tensor_maps", "vmm_handles"]
 
