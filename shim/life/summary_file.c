@@ -50,6 +50,8 @@ static const struct place shim_places[] = {
     SHIM(scheduled_bytes),
     SHIM(schedules_dropped),
     SHIM(own_contexts),
+    SHIM(gates),
+    SHIM(gates_forced),
     SHIM(held_ns),
 };
 

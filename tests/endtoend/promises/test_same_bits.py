@@ -41,6 +41,24 @@ def test_planned_foresees_what_repeats_and_gives_the_same_bits(
     assert " % of operations predicted" in job.log.read_text()
 
 
+LARGE = {"buffers": 5, "mib": 16, "steps": 40, "seed": 1}
+"""Each launch touches more than a tenth of the memory."""
+
+
+@pytest.mark.parametrize("policy", ["window", "planned", "demand"])
+def test_large_launches_wait_for_their_memory_and_give_the_same_bits(
+    job: Job, tmp_path: Path, policy: str
+) -> None:
+    summary = tmp_path / "summary.json"
+    words = [f"--{name}={value}" for name, value in LARGE.items()]
+    run, env = ("--policy", policy), {"PUMP_SUMMARY": str(summary)}
+    done = job.run(*words, "--rounds=8", "--sleep-ms=150", memory_mib=64, run=run, env=env)
+    assert done.stdout.split() == ["running", expected(**LARGE, replays=8)], done.stderr
+    shim = json.loads(summary.read_text())["shim"]
+    assert (shim["gates"] > 0) == (policy != "demand")
+    assert shim["gates_forced"] < max(1, shim["gates"])
+
+
 def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:
     done = job.run(*WORDS, "--managed", env={"PUMP_DISABLE": "1"})
     assert done.stdout.split() == ["running", right]
