@@ -2,12 +2,25 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import builds
 import pytest
 
+BEGAN_S = time.monotonic()
 SIGNALS = signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "seconds after which no further test starts (scripts/test --quick)"
+    parser.addoption("--stop-after", type=float, metavar="SECONDS", help=about)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    most = item.config.getoption("--stop-after")
+    if most is not None and time.monotonic() - BEGAN_S > most:
+        pytest.skip("not started: the time of scripts/test --quick is over")
 
 
 def pytest_configure() -> None:

@@ -213,6 +213,8 @@ void pump_sim_leaves_for_flash(struct pump_sim *sim, uint32_t block);
 
 /* Fills the view and restarts the device's count of faults. */
 void pump_sim_view(struct pump_model *model, uint32_t device, struct pump_view *view);
+/* Keeps only those blocks of the list that are HOST or ABSENT; returns how many. */
+uint32_t pump_sim_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
 /* Carries out a decision, after PUMP_SIM_DECIDE: the transfers reach the movers at the end
  * of the tick. */
 void pump_sim_decide(struct pump_sim *sim, const int64_t *to_host, uint32_t to_host_count,

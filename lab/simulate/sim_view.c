@@ -126,6 +126,16 @@ static void list_missing(struct pump_model *m, uint32_t device, struct pump_view
   }
 }
 
+uint32_t pump_sim_away(const struct pump_model *m, int64_t *blocks, uint32_t count) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (blocks[i] < 0 || blocks[i] >= m->ranges.block_end) continue;
+    uint8_t state = m->blocks.all[blocks[i]].state;
+    if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) blocks[kept++] = blocks[i];
+  }
+  return kept;
+}
+
 /* ---- eviction candidates ----------------------------------------------------------- */
 
 static bool add_candidate(const struct pump_model *m, int32_t block,

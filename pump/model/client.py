@@ -200,12 +200,6 @@ class ClientModel:
             raise IndexError(block)
         return info
 
-    def away(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the given blocks that are on the host or not populated."""
-        found = np.array(blocks, np.int64)
-        kept = lib.pump_model_away(self.raw, ffi.from_buffer(INT64S, found), len(found))
-        return found[:kept]
-
     def blocks_of(self, slot: int) -> range | None:
         """Returns the block numbers of the range in `slot`, or None."""
         found = ffi.new("struct pump_range_blocks *")

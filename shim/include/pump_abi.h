@@ -412,10 +412,11 @@ struct pump_shim_counters {
   uint64_t scheduled_bytes;   /* part of the moved bytes: by entries of schedules */
   uint64_t schedules_dropped; /* mispredictions while a schedule was in force */
   uint64_t own_contexts;      /* contexts that outbound threads made for themselves */
-  uint64_t gates;             /* launches that waited in their stream for memory */
+  uint64_t gates;             /* launches that waited in their stream: the job yields */
   uint64_t gates_forced;      /* how often a time limit released waiting launches */
   uint64_t held_ns;           /* waits for turns, sum of all threads */
-  uint64_t reserved[5];
+  uint64_t gates_large;       /* launches that waited because they touch much memory */
+  uint64_t reserved[4];
   uint64_t operations; /* recorded while active; own cache line, because hooks write it */
   uint64_t reserved1[7];
 };

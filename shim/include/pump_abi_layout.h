@@ -181,7 +181,8 @@ PUMP_ASSERT_OFFSET(pump_shim_counters, own_contexts, 184);
 PUMP_ASSERT_OFFSET(pump_shim_counters, gates, 192);
 PUMP_ASSERT_OFFSET(pump_shim_counters, gates_forced, 200);
 PUMP_ASSERT_OFFSET(pump_shim_counters, held_ns, 208);
-PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 216);
+PUMP_ASSERT_OFFSET(pump_shim_counters, gates_large, 216);
+PUMP_ASSERT_OFFSET(pump_shim_counters, reserved, 224);
 PUMP_ASSERT_OFFSET(pump_shim_counters, operations, 256);
 
 PUMP_ASSERT_SIZE(pump_worker_counters, 256);

@@ -51,6 +51,7 @@ static const struct place shim_places[] = {
     SHIM(schedules_dropped),
     SHIM(own_contexts),
     SHIM(gates),
+    SHIM(gates_large),
     SHIM(gates_forced),
     SHIM(held_ns),
 };

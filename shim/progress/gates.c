@@ -227,7 +227,9 @@ void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (pump_real.cuStreamWaitValue32_v2(stream, word, (uint32_t)seq, WAIT_GEQ) ==
         CUDA_SUCCESS)
-      PUMP_ADD(&pump_shm->shim_counters.gates, 1);
+      PUMP_ADD(pump_yields(device) ? &pump_shm->shim_counters.gates
+                                   : &pump_shm->shim_counters.gates_large,
+               1);
     else
       PUMP_STORE(&refused, true);
     if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) != 0) pump_wake(&asleep, &wakes);

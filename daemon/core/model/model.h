@@ -1,10 +1,10 @@
 /* model.h - the worker's state of one client: ranges, blocks, the window of issued
  * operations, transfers in flight (for Python and for the simulator).
  *
- * Input: batches and progress. Output: schedules. Calls no driver, reads no clock,
- * accesses no mapping and decides nothing: policies in Python choose transfers from a
- * view. The driver does not report a block's real location, so the model derives states
- * from the requested transfers and the executed operations.
+ * Input: batches and progress. Calls no driver, reads no clock, accesses no mapping and
+ * decides nothing: schedules (daemon/core/schedule) are made from it. The driver does not
+ * report a block's real location, so the model derives states from the requested
+ * transfers and the executed operations.
  *
  * States of a block:
  *
@@ -47,9 +47,9 @@
 /* Bounds of a model, in blocks unless noted otherwise. */
 struct pump_model_bounds {
   uint32_t capacity;         /* tracked blocks, at most 2^24 */
-  uint32_t slice_least;      /* lower bound of a command's adaptive maximum size */
-  uint32_t slice_most;       /* upper bound of a command's adaptive maximum size */
-  uint32_t slice_us;         /* target duration of a command, microseconds */
+  uint32_t slice_least;      /* lower bound of a slice's adaptive maximum size */
+  uint32_t slice_most;       /* upper bound of a slice's adaptive maximum size */
+  uint32_t slice_us;         /* target duration of a slice, microseconds */
   uint32_t in_flight;        /* maximum in flight in one direction */
   uint32_t in_flight_share;  /* divisor of the budget: also limits the blocks in flight */
   uint32_t doubts_per_fault; /* blocks that become maybe evicted with each fault */
@@ -202,8 +202,7 @@ void pump_model_kept(const struct pump_model *model, struct pump_learner_log *ev
 int pump_model_recall(struct pump_model *model, const struct pump_learner_log *event_log);
 /* Selects what the worker schedules. Voids the schedules in force. */
 #define PUMP_SCHEDULE_ALL 0
-#define PUMP_SCHEDULE_EXCESS                                                               \
-  1 /* departures above an emulated budget; faults bring blocks */
+#define PUMP_SCHEDULE_EXCESS 1  /* only departures above an emulated budget */
 #define PUMP_SCHEDULE_NOTHING 2 /* a studied policy chooses transfers itself */
 void pump_model_schedule(struct pump_model *model, uint32_t what);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
@@ -240,9 +239,9 @@ void pump_model_lost(struct pump_model *model, uint32_t neighbours, struct pump_
 
 /* ---- reports ---- */
 
-/* Call once per tick, after reading. If the next operation with missing
- * blocks is larger than the budget, its resident blocks are prefetched again together
- * with the missing ones. */
+/* Call once per tick, after reading. If the next operation with missing blocks is larger
+ * than the budget, its resident blocks are prefetched again together with the missing
+ * ones. */
 void pump_model_turn(struct pump_model *model, uint32_t device);
 
 /* Notes a change of policy or budget: earlier shortages are void and the overshoot
@@ -285,9 +284,6 @@ void pump_worker_schedule(struct pump_shm *shm, struct pump_model *model, uint32
 void pump_worker_record(struct pump_model *model, struct pump_slices *slices);
 /* Withdraws all schedules that are in force. */
 void pump_worker_withdraw(struct pump_shm *shm, struct pump_model *model);
-
-/* Keeps only those blocks of the list that are HOST or ABSENT; returns how many. */
-uint32_t pump_model_away(const struct pump_model *model, int64_t *blocks, uint32_t count);
 
 /* cffi: end */
 

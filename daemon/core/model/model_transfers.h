@@ -44,7 +44,7 @@ struct device {
   int64_t block_us[PUMP_DIRECTIONS]; /* recent time per block, microseconds << 8 */
   struct duplicates duplicates;
   uint64_t missed; /* blocks fetched by faults since progress was read */
-  int64_t faults;  /* blocks fetched by faults since the last view */
+  int64_t faults;  /* blocks fetched by faults since its newest schedule */
   /* model_ready: the first operation whose memory may be incomplete, and how many of its
    * uses were found resident. */
   int64_t ready_at;

@@ -71,17 +71,6 @@ EXPORT int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int
   return begin - 1;
 }
 
-EXPORT uint32_t pump_model_away(const struct pump_model *m, int64_t *blocks,
-                                uint32_t count) {
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    if (blocks[i] < 0 || blocks[i] >= m->ranges.block_end) continue;
-    uint8_t state = m->blocks.all[blocks[i]].state;
-    if (state == PUMP_BLOCK_HOST || state == PUMP_BLOCK_ABSENT) blocks[kept++] = blocks[i];
-  }
-  return kept;
-}
-
 /* ---- limits --------------------------------------------------------------------- */
 
 EXPORT int64_t model_flight_most(const struct pump_model *m, const struct device *device) {

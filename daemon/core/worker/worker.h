@@ -6,9 +6,9 @@
 
 /* Updates the model with the arrivals that executors have taken or finished. */
 void worker_apply_arrivals(struct pump_shm *shm, struct pump_model *m);
-/* Updates the model with the departures. Call it after reading progress and the ends of
- * commands: since the last step blocks may have arrived, been used and left. So the free
- * memory is known only after this call. */
+/* Updates the model with the departures. Call it after reading progress: since the last
+ * step blocks may have arrived, been used and left. So the free memory is known only after
+ * this call. */
 void worker_apply_departures(struct pump_shm *shm, struct pump_model *m);
 /* Writes new predictions into the mapping, so that the client also compares its
  * operations with them while the schedule stays in force. */

@@ -15,7 +15,7 @@ import numpy as np
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
 from pump.policy.scheduled import Window
-from pump_lab.sim.deciding import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View
+from pump_lab.sim.deciding import NO_BLOCKS, NOT_NEEDED, Blocks, Decision, View, away
 from pump_lab.sim.program import Program
 
 
@@ -57,10 +57,10 @@ class Unbounded:
         found: list[Blocks] = []
         most = view.to_gpu_credit
         while most > 0 and self._waiting:
-            away = self._model.away(self._waiting.popleft())
-            if len(away) > most:
-                self._waiting.appendleft(away[most:])
-            found.append(away[:most])
+            gone = away(self._model, self._waiting.popleft())
+            if len(gone) > most:
+                self._waiting.appendleft(gone[most:])
+            found.append(gone[:most])
             most -= len(found[-1])
         return Decision(to_gpu=np.concatenate(found) if found else NO_BLOCKS)
 

@@ -131,6 +131,13 @@ def view_of(model: ClientModel, device: int) -> View:
     )
 
 
+def away(model: ClientModel, blocks: Blocks) -> Blocks:
+    """Returns the given blocks that are on the host or not populated."""
+    found = np.array(blocks, np.int64)
+    kept = lib.pump_sim_away(model.raw, ffi.from_buffer(INT64S, found), len(found))
+    return found[:kept]
+
+
 def decide(policy: Deciding, model: ClientModel, sim: Any) -> None:
     """Asks the policy about device 0 of `struct pump_sim *`, and carries out its decision."""
     to_gpu, to_host = policy.decide(view_of(model, 0))

@@ -20,7 +20,7 @@ static void contexts(void) {
     CUfunction its_mix = load_mix(NULL);
     struct set *its = set_make(12, round + 2);
     CUstream stream;
-    MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.StreamCreate(&stream, CU_STREAM_DEFAULT)); /* in order with the NULL stream */
     CUdeviceptr small;
     for (int i = 0; i < 40; i++) MUST(cu.MemAlloc(&small, MIB / 2 - 1)); /* the context's */
     for (int i = 0; i < 40; i++) {

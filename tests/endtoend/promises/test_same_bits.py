@@ -55,8 +55,8 @@ def test_large_launches_wait_for_their_memory_and_give_the_same_bits(
     done = job.run(*words, "--rounds=8", "--sleep-ms=150", memory_mib=64, run=run, env=env)
     assert done.stdout.split() == ["running", expected(**LARGE, replays=8)], done.stderr
     shim = json.loads(summary.read_text())["shim"]
-    assert (shim["gates"] > 0) == (policy != "demand")
-    assert shim["gates_forced"] < max(1, shim["gates"])
+    assert (shim["gates_large"] > 0) == (policy != "demand")
+    assert shim["gates_forced"] < max(1, shim["gates_large"])
 
 
 def test_naive_unified_memory_without_pump_gives_the_same_bits(job: Job, right: str) -> None:
