@@ -1,8 +1,8 @@
 /* batch.c - the worker's side of the rings, for Python.
  *
- * Converts event records into columns, sleeps and wakes.
- * Trusts nothing in the mapping: whatever a client writes there, reading it neither
- * crashes nor loops forever, though the rows may be wrong. Decisions are made in Python.
+ * Converts event records into columns, sleeps and wakes. Trusts nothing in the mapping:
+ * whatever a client writes there, reading it neither crashes nor loops forever, though the
+ * rows may be wrong.
  */
 #include "pump_core.h"
 

@@ -1,7 +1,7 @@
 /* pump_core.h - the interface of libpump_core.so for Python (cffi reads it from here).
  *
- * The worker's side of the rings: batches in, sleep and wake-ups. Plain
- * data in columns, so that numpy reads it without a copy. Nothing here decides.
+ * The worker's side of the event ring: batches, sleep and wake-ups. Plain data in columns,
+ * so that numpy reads it without a copy. Nothing here decides.
  */
 #ifndef PUMP_CORE_H
 #define PUMP_CORE_H

@@ -199,7 +199,7 @@ int pump_sim_run(struct pump_sim *sim) {
     if (sim->model != NULL && sim_worker_due_ns(sim, sim->tick_ns) <= sim->now_ns &&
         sim->waits != SIM_ENDED) {
       sim_worker_tick(sim);
-      if (sim->model->schedules.what == PUMP_SCHEDULE_NOTHING) return PUMP_SIM_DECIDE;
+      if (sim->settings.decides) return PUMP_SIM_DECIDE;
     }
   }
   return sim->failure;

@@ -153,6 +153,7 @@ struct pump_sim_settings {
   uint64_t transfers_most;            /* limit for pump_sim_transfers() */
   uint32_t duplicates;                /* 1: duplicates blocks on trial */
   uint32_t flash_ahead;               /* 1: known operations decide what is on flash */
+  uint32_t decides;                   /* 1: a studied policy chooses transfers itself */
 };
 
 /* Totals until now; times in ns. */

@@ -174,7 +174,7 @@ void sim_worker_tick(struct pump_sim *sim) {
   sim->result.ticks++;
   sim->woken = false;
   sim->busy_until_ns = sim->now_ns + sim->settings.tick_ns + rows * sim->settings.row_ns;
-  if (sim->model->schedules.what == PUMP_SCHEDULE_NOTHING)
+  if (sim->settings.decides)
     sim_decide_follow(sim);
   else
     pump_worker_follow(sim->shm, sim->model);

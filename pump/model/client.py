@@ -1,7 +1,7 @@
 """The model of one client: ranges, blocks, window, transfers in flight.
 
 The model itself is in C (`daemon/core/model/model.h`); this is its Python interface. Batches
-and progress go in, and schedules come out. The model calls no driver and reads no clock.
+and progress go in. The model calls no driver, reads no clock and decides nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ RESIDENT: int = lib.PUMP_BLOCK_RESIDENT
 LEAVING: int = lib.PUMP_BLOCK_LEAVING
 MAYBE_EVICTED: int = lib.PUMP_BLOCK_MAYBE_EVICTED
 DISCARDING: int = lib.PUMP_BLOCK_DISCARDING
-
-SCHEDULE_NOTHING: int = lib.PUMP_SCHEDULE_NOTHING
-SCHEDULE_ALL: int = lib.PUMP_SCHEDULE_ALL
-SCHEDULE_EXCESS: int = lib.PUMP_SCHEDULE_EXCESS
 
 TO_GPU: int = lib.PUMP_TO_GPU
 TO_HOST: int = lib.PUMP_TO_HOST
@@ -161,9 +157,9 @@ class ClientModel:
         if lib.pump_model_recall(self.raw, earlier.raw()) != 0:
             raise MemoryError("an earlier run does not fit into memory")
 
-    def schedule(self, what: int) -> None:
-        """Chooses what the worker schedules: SCHEDULE_ALL, SCHEDULE_EXCESS or SCHEDULE_NOTHING."""
-        lib.pump_model_schedule(self.raw, what)
+    def schedule(self, arrivals: bool) -> None:
+        """Chooses whether schedules have arrivals; otherwise they keep an emulated budget only."""
+        lib.pump_model_schedule(self.raw, arrivals)
 
     def duplicate(self, wanted: bool) -> None:
         """Turns duplication on or off: blocks that were only read then leave without a copy."""

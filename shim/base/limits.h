@@ -121,9 +121,8 @@
 #define PUMP_GATE_STILL_NS 50000000u
 #define PUMP_GATE_MOST_NS 1000000000u
 #define PUMP_GATE_PAUSE_NS 1000000000u
-/* A function whose launch touched more than this share of the budget is gated: 1 / N. Then
- * a worker that is silent for so long gets no gate, and a pause doubles so often at most.
- */
+/* Large launches touch more than 1 / PUMP_LARGE_SHARE of the budget. Their gates: none if
+ * the worker has been silent for so long; how often the pause doubles at most. */
 #define PUMP_LARGE_SHARE 10u /* [measured: 0088] */
 #define PUMP_GATE_SILENT_NS 500000000u
 #define PUMP_GATE_DOUBLED_MOST 12u

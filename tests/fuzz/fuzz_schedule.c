@@ -333,7 +333,7 @@ static void worker(uint8_t what, uint8_t where) {
     if (where == 0) pump_model_forget_window(model);
     if (where == 1) pump_model_switched(model);
     if (where == 2) must(pump_model_learn(model, model->expected.learner == NULL) == 0);
-    if (where == 4) pump_model_schedule(model, (model->schedules.what + 1) % 3);
+    if (where == 4) pump_model_schedule(model, !model->schedules.arrivals);
     if (where == 3) pump_model_resync(model, 0, NULL, NULL, shm.header.next_seq - 1);
     tick();
     break;
@@ -367,7 +367,6 @@ static void begin(void) {
   must(model != NULL);
   for (uint32_t d = 0; d < DEVICES; d++) pump_model_device(model, d, &facts);
   must(pump_model_learn(model, 1) == 0);
-  pump_model_schedule(model, PUMP_SCHEDULE_ALL);
   pump_model_duplicate(model, 1);
   for (uint32_t slot = 0; slot < LAYERS * DEVICES; slot++)
     alloc_or_free(slot, PUMP_EVENT_ALLOC);

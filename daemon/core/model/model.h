@@ -200,11 +200,10 @@ void pump_model_kept(const struct pump_model *model, struct pump_learner_log *ev
 /* Puts an earlier run's log before the learner's own history, which requires that this
  * run's log is kept. Returns 0, or -ENOMEM: the caller may try again. */
 int pump_model_recall(struct pump_model *model, const struct pump_learner_log *event_log);
-/* Selects what the worker schedules. Voids the schedules in force. */
-#define PUMP_SCHEDULE_ALL 0
-#define PUMP_SCHEDULE_EXCESS 1  /* only departures above an emulated budget */
-#define PUMP_SCHEDULE_NOTHING 2 /* a studied policy chooses transfers itself */
-void pump_model_schedule(struct pump_model *model, uint32_t what);
+/* Selects whether schedules have arrivals, as at the start. Without arrivals, faults bring
+ * blocks, and schedules list only departures above an emulated budget. Voids the schedules
+ * in force. */
+void pump_model_schedule(struct pump_model *model, uint32_t arrivals);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
  * These blocks leave without a copy (docs/decisions/0051-read-duplication.md). */
 void pump_model_duplicate(struct pump_model *model, uint32_t wanted);

@@ -300,6 +300,7 @@ EXPORT struct pump_model *pump_model_new(const struct pump_model_bounds *bounds)
   struct pump_model *m = calloc(1, sizeof *m);
   if (m == NULL) return NULL;
   m->bounds = *bounds;
+  m->schedules.arrivals = true;
   m->blocks.all = calloc(bounds->capacity, sizeof *m->blocks.all);
   m->extents = pump_extents_new();
   if (m->blocks.all == NULL || m->extents == NULL) {

@@ -47,8 +47,8 @@ EXPORT int pump_model_recall(struct pump_model *m,
   return 0;
 }
 
-EXPORT void pump_model_schedule(struct pump_model *m, uint32_t what) {
-  m->schedules.what = what;
+EXPORT void pump_model_schedule(struct pump_model *m, uint32_t arrivals) {
+  m->schedules.arrivals = arrivals != 0;
   model_deviate(m);
 }
 

@@ -26,7 +26,7 @@ struct schedules {
   struct schedule all[PUMP_MAX_DEVICES]; /* by device */
   uint64_t changes;    /* number of events that may make a better schedule possible */
   uint64_t deviations; /* number of unpredicted events, which make schedules void */
-  uint32_t what;       /* what the worker schedules: PUMP_SCHEDULE_* */
+  bool arrivals;       /* whether schedules have arrivals: pump_model_schedule */
   bool settling;       /* arrivals of schedules are processed, departures not yet */
   uint32_t untaken;    /* scheduled transfers that no executor has taken */
   uint16_t running[PUMP_MAX_IN_FLIGHT]; /* transfers that were taken and have not ended */

@@ -10,7 +10,13 @@ uint64_t model_ticket(struct pump_model *m, uint32_t index) {
   return ++m->transfers.tickets << INDEX_BITS | index;
 }
 
-/* ---- length of a slice ------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------------------ */
+
+EXPORT int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
+  int64_t most = device->facts.budget / m->bounds.in_flight_share;
+  if (most < m->bounds.slice_least) return m->bounds.slice_least;
+  return most < m->bounds.in_flight ? most : m->bounds.in_flight;
+}
 
 /* Returns a slice's maximum number of blocks. A long slice delays frees and all waiters
  * of mmap_lock; a short one pays a call and a wake-up for little. The time per block

@@ -55,11 +55,10 @@ struct device {
   bool args_truncated;  /* an operation used more memory than its record names */
 };
 
-/* Returns how many blocks may be in flight in one direction (model_walk.c). */
-int64_t model_flight_most(const struct pump_model *m, const struct device *device);
-
 /* ---- in flight (model_transfers.c) ---- */
 
+/* Returns how many blocks may be in flight in one direction. */
+int64_t model_flight_most(const struct pump_model *m, const struct device *device);
 /* Processes the end of a transfer. `kept`: as in pump_entry_end. */
 void model_transfer_ended(struct pump_model *m, uint32_t index, uint32_t result,
                           uint32_t duration_us, uint32_t kept);

@@ -1,7 +1,6 @@
-/* model_walk.c - walks over the window's operations and uses. */
+/* model_walk.c - finds operations and uses in the window: the next with missing blocks, the
+ * last that is due, the first that is not ready. */
 #include "model_state.h"
-
-/* ---- walking the window ------------------------------------------------------------ */
 
 EXPORT int64_t model_next_set(const struct pump_model *m, const uint64_t *bits,
                               int64_t from) {
@@ -41,7 +40,7 @@ static bool is_there(const struct pump_model *m, int32_t use) {
 
 uint64_t model_ready(struct pump_model *m, uint32_t device) {
   struct device *d = &m->devices[device];
-  if (m->schedules.what != PUMP_SCHEDULE_ALL) return UINT64_MAX;
+  if (!m->schedules.arrivals) return UINT64_MAX;
   if (d->ready_at < m->window.op_tail) {
     d->ready_at = m->window.op_tail;
     d->ready_uses = 0;
@@ -69,14 +68,6 @@ EXPORT int64_t model_previous_due(const struct pump_model *m, uint32_t kind, int
     end -= (int64_t)(at & 63) + 1;
   }
   return begin - 1;
-}
-
-/* ---- limits --------------------------------------------------------------------- */
-
-EXPORT int64_t model_flight_most(const struct pump_model *m, const struct device *device) {
-  int64_t most = device->facts.budget / m->bounds.in_flight_share;
-  if (most < m->bounds.slice_least) return m->bounds.slice_least;
-  return most < m->bounds.in_flight ? most : m->bounds.in_flight;
 }
 
 /* Faults fetch the missing blocks of an operation larger than the budget, and for each

@@ -155,14 +155,15 @@ void model_used_up(struct pump_model *m, int32_t block, uint64_t seq);
 /* Drops all uses of a block. */
 void model_drop_chain(struct pump_model *m, int32_t block);
 
-/* ---- due uses (model_view.c) ---- */
+/* ---- walks (model_walk.c) ---- */
 
-/* Returns the last position in [op_tail, from] with a set bit, or op_tail - 1. */
+/* Returns the first position in [from, op_head) with a set bit, or op_head. */
 int64_t model_next_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
+/* Returns the last position in [op_tail, from] with a set bit, or op_tail - 1. */
 int64_t model_previous_set(const struct pump_model *m, const uint64_t *bits, int64_t from);
 /* Returns the newest issued operation before the first that lacks memory on the device,
  * as far as known. Ignores executed operations and operations left to faults. Blocks that
- * will leave again count as resident. UINT64_MAX: no schedules are made. */
+ * will leave again count as resident. UINT64_MAX: schedules have no arrivals. */
 uint64_t model_ready(struct pump_model *m, uint32_t device);
 /* Returns the last due use at positions [begin, end), or `begin` - 1; see model_next_due
  * (model_state.h). */

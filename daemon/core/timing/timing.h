@@ -166,7 +166,7 @@ struct pump_timing {
   uint64_t graph_last, graph_key; /* last operation and key of the newest graph launch */
   uint32_t neighbours; /* maximum number of other processes that compute on the GPUs */
   bool left;           /* a block has left the GPU, so memory may cost time */
-  uint64_t unknown;    /* launches whose operands are all unknown */
+  uint64_t unknown;    /* number of operations whose operands are all unknown */
   uint32_t streams;    /* streams with a number */
   uint8_t number[PUMP_MAX_STREAMS]; /* by stream; 0: none */
   struct timing_replay replay, again;

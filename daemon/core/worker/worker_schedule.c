@@ -275,7 +275,7 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
   schedule->executed = m->totals.operations;
   m->devices[device].faults = 0;
   uint64_t until_seq = known_until(shm, m);
-  if (m->schedules.what == PUMP_SCHEDULE_ALL)
+  if (m->schedules.arrivals)
     schedule_make(m, device, until_seq, &found);
   else
     schedule_make_excess(m, device, &found);
@@ -287,8 +287,5 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
 }
 
 void worker_schedule_renew(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
-  if (m->schedules.what == PUMP_SCHEDULE_NOTHING)
-    withdraw(shm, m, device);
-  else if (is_due(shm, m, device))
-    pump_worker_schedule(shm, m, device);
+  if (is_due(shm, m, device)) pump_worker_schedule(shm, m, device);
 }

@@ -15,7 +15,7 @@ import socket
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
-from pump.model.client import SCHEDULE_ALL, SCHEDULE_EXCESS, ClientModel, DeviceFacts
+from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
 from pump.policy.base import Policy
 from pump.trace import format as trace
@@ -325,7 +325,7 @@ class Worker:
         """Adopts a policy, and starts to learn the client's loop if the policy predicts. Without
         memory for the learner, the schedule knows only issued operations."""
         self.policy = policy
-        self.model.schedule(SCHEDULE_ALL if policy.prefetches else SCHEDULE_EXCESS)
+        self.model.schedule(policy.prefetches)
         self.model.duplicate(self._duplicates)
         try:
             self.model.learn(self.policy.predicts, keep=self._learned is not None)

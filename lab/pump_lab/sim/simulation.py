@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
-from pump.model.client import (
-    SCHEDULE_ALL,
-    SCHEDULE_EXCESS,
-    SCHEDULE_NOTHING,
-    ClientModel,
-    DeviceFacts,
-)
+from pump.model.client import ClientModel, DeviceFacts
 from pump.policy.base import Policy
 from pump_lab.abi import ffi, lib
 from pump_lab.profiles import Profile
@@ -263,13 +257,6 @@ def run(
         simulation.close()
 
 
-def _scheduled(policy: Policy) -> int:
-    """Returns what the worker schedules under the policy."""
-    if isinstance(policy, Deciding):
-        return SCHEDULE_NOTHING
-    return SCHEDULE_ALL if policy.prefetches else SCHEDULE_EXCESS
-
-
 class _Simulation:
     def __init__(
         self,
@@ -291,11 +278,13 @@ class _Simulation:
             self.learns = policy.predicts and not (foresight.expects and foresight.operations)
             if self.learns:
                 self.model.learn(True)
-            self.model.schedule(_scheduled(policy))
+            self.model.schedule(policy.prefetches)
             self.model.duplicate(machine.duplicates)
         raw_program = self._raw_program()
-        ahead = policy is not None and _scheduled(policy) == SCHEDULE_ALL
-        settings = _settings(machine, facts, foresight, ahead=ahead)
+        settings = _settings(machine, facts, foresight)
+        settings.decides = isinstance(policy, Deciding)
+        if policy is None or settings.decides or not policy.prefetches:
+            settings.flash_ahead = False
         raw_model = ffi.NULL if self.model is None else self.model.raw
         self.raw = lib.pump_sim_new(raw_program, settings, parsed(machine.profile), raw_model)
         if self.raw == ffi.NULL:
@@ -418,7 +407,7 @@ def _between(begin: tuple[int, dict[str, int]], end: tuple[int, dict[str, int]])
     return Stretch((end[0] - begin[0]) / 1e9, counters)
 
 
-def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight, *, ahead: bool) -> Any:
+def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight) -> Any:
     daemon = machine.daemon
     raw = ffi.new("struct pump_sim_settings *")
     raw.memory_bytes = facts.capacity * BLOCK_BYTES - machine.taken_bytes
@@ -450,7 +439,7 @@ def _settings(machine: Machine, facts: DeviceFacts, foresight: Foresight, *, ahe
         raw.host.read_gbps, raw.host.write_gbps = host.flash_gbps
         raw.host.read_us, raw.host.write_us = host.flash_us
         raw.host.write_budget_gbps = host.write_budget_gbps
-        raw.flash_ahead = host.ahead and ahead
+        raw.flash_ahead = host.ahead
     return raw
 
 

@@ -18,7 +18,6 @@ from pump.model.client import (
     HOST,
     MAYBE_EVICTED,
     RESIDENT,
-    SCHEDULE_EXCESS,
 )
 
 
@@ -296,7 +295,7 @@ def test_room_that_has_come_back_is_not_counted_again(way: str) -> None:
 def under_demand(*, emulated: bool) -> tuple[Script, range]:
     """Returns a device with four blocks more than its budget of 60; the 9th migrated first."""
     script = Script(budget=60, emulated=emulated)
-    script.model.schedule(SCHEDULE_EXCESS)
+    script.model.schedule(False)
     blocks = script.alloc(0, 66)
     script.set_state(blocks[:64], HOST)
     for block in (8, 40, 41, 9, *(b for b in range(64) if b not in (8, 9, 40, 41))):
@@ -319,7 +318,7 @@ def test_blocks_in_doubt_leave_first_and_no_more_than_may_be_in_flight() -> None
     script.set_state([blocks[30]], MAYBE_EVICTED)
     assert leaving(script) == [blocks[8], blocks[30], *blocks[40:42]]
     script = Script(budget=40, emulated=True)
-    script.model.schedule(SCHEDULE_EXCESS)
+    script.model.schedule(False)
     script.set_state(script.alloc(0, 90), RESIDENT)
     assert 0 < len(leaving(script)) < 40
 
