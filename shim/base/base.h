@@ -28,7 +28,8 @@
  * cuInit has succeeded; permanently true after an internal error. */
 extern bool pump_off;
 
-/* Number of ACTIVE devices; 0 while inert. Operation hooks test it. */
+/* Number of devices whose operations are reported: ACTIVE or recorded ones; 0 while inert.
+ * Operation hooks test it. */
 extern uint32_t pump_active;
 
 /* Recursion guard of this thread: while it is above 0, every hook only calls the real
@@ -40,7 +41,7 @@ static inline bool pump_inert(void) {
 }
 
 /* Returns true while operations are not reported: pump is inert, or everything fits into
- * the budgets. Costs one predictable branch. */
+ * the budgets of a job that is not recorded. Costs one predictable branch. */
 static inline bool pump_dormant(void) {
   return __atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0;
 }

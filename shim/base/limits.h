@@ -48,11 +48,11 @@
 
 /* ---- sleeps of pump's own threads ------------------------------------------------ */
 
-/* How often a marker thread polls; the interval grows while nothing executes. A program
+/* How often a marker thread polls; the interval doubles while nothing executes. A program
  * that continues within PUMP_LINGER_NS wakes no thread. A timed sleep overruns by at most
  * the slack. */
 #define PUMP_POLL_MIN_NS 50000u
-#define PUMP_POLL_MAX_NS 100000u
+#define PUMP_POLL_DORMANT_NS 1000000u /* while everything fits: only recordings need it */
 #define PUMP_POLL_SLACK_NS 10000u
 #define PUMP_LINGER_NS 5000000u
 /* A mover with a slice in flight but no further work sleeps until a wake-up, so that a
@@ -167,8 +167,9 @@ _Static_assert(PUMP_BACKOFF_MIN_NS < PUMP_BACKOFF_MAX_NS &&
                    PUMP_SILENCE_NS < PUMP_BACKOFF_MAX_NS,
                "pauses grow, and pass the one after which silence is worth a word");
 _Static_assert(PUMP_POLL_SLACK_NS < PUMP_POLL_MIN_NS &&
-                   PUMP_POLL_MIN_NS < PUMP_POLL_MAX_NS &&
-                   PUMP_POLL_MAX_NS < PUMP_LINGER_NS && PUMP_LINGER_NS < PUMP_IDLE_NS,
+                   PUMP_POLL_MIN_NS < PUMP_POLL_DORMANT_NS &&
+                   2 * PUMP_POLL_DORMANT_NS < PUMP_LINGER_NS &&
+                   PUMP_LINGER_NS < PUMP_IDLE_NS,
                "a marker thread slows down before it sleeps");
 _Static_assert(PUMP_SPIN_NS < PUMP_PEEK_NS && PUMP_PEEK_NS < PUMP_ROOM_NS &&
                    PUMP_ROOM_NS < PUMP_IDLE_NS,

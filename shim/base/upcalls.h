@@ -13,8 +13,9 @@ extern const struct pump_upcalls {
   void *const *wrappers;
   /* base -> execute: wakes threads that write the link thread's kept line to stderr. */
   void (*line_kept)(void);
-  /* memory -> record: a device has become active; launches report allocators' blocks. */
-  void (*device_active)(void);
+  /* memory -> record: launches on a device are reported from now on, with allocators'
+   * blocks. */
+  void (*device_reports)(void);
   /* progress -> record: everything on the stream up to `seq` has executed; for
    * recordings. A poll at `before_ns` had not seen it; 0: there was no poll. */
   void (*executed)(uint32_t stream_index, uint64_t seq, uint64_t time_ns,

@@ -248,9 +248,16 @@ static bool anything_fresh(const struct poller *poller) {
   return false;
 }
 
+/* Returns the shortest pause between two passes. */
+static uint64_t least_pause_ns(const struct poller *poller) {
+  const struct pump_device *shared = &pump_shm->devices[poller->role.set->device];
+  return PUMP_LOAD(&shared->device_state) == PUMP_DEVICE_ACTIVE ? PUMP_POLL_MIN_NS
+                                                                : PUMP_POLL_DORMANT_NS;
+}
+
 static void work(struct poller *poller) {
   struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
-  uint64_t pause_ns = PUMP_POLL_MIN_NS;
+  uint64_t pause_ns = least_pause_ns(poller);
   uint64_t busy_ns = 0; /* when a pass last found a recorded marker, complete or not */
   while (!poller->over && pump_executors_lives(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
@@ -259,8 +266,9 @@ static void work(struct poller *poller) {
     pump_progress_presume(poller->role.set->device, &poller->presumed, now_ns);
     if (seen.waiting || seen.advanced) busy_ns = now_ns;
     if (now_ns - busy_ns < PUMP_LINGER_NS) {
-      pause_ns = seen.advanced ? PUMP_POLL_MIN_NS : pause_ns * 5 / 4;
-      if (pause_ns > PUMP_POLL_MAX_NS) pause_ns = PUMP_POLL_MAX_NS;
+      uint64_t least_ns = least_pause_ns(poller);
+      pause_ns = seen.advanced ? least_ns : pause_ns * 5 / 4;
+      if (pause_ns > 2 * least_ns) pause_ns = 2 * least_ns;
       if (pump_executors_lives(&poller->role))
         pump_sleep_wait(&mark->wakes, wakes, pause_ns);
       continue;

@@ -22,19 +22,12 @@ static uint64_t budget_of_known_devices(void) {
   return sum;
 }
 
-/* Returns whether a recorded job fitted: its devices are active even then. */
-static bool recorded_and_fitted(void) {
-  const struct pump_shim_counters *counters = &pump_shm->shim_counters;
-  return PUMP_LOAD(&pump_shm->header.recording) != 0 &&
-         PUMP_LOAD(&counters->moved_to_host_bytes) == 0 &&
-         PUMP_LOAD(&counters->converted_bytes_peak) <= budget_of_known_devices();
-}
-
 static bool did_anything(void) {
-  if (recorded_and_fitted()) return false;
   for (int d = 0; d < PUMP_MAX_DEVICES; d++)
     if (PUMP_LOAD(&pump_shm->devices[d].device_state) == PUMP_DEVICE_ACTIVE) return true;
-  return PUMP_LOAD(&pump_shm->shim_counters.operations) != 0;
+  /* A recorded job reports operations even if everything fits. */
+  return PUMP_LOAD(&pump_shm->header.recording) == 0 &&
+         PUMP_LOAD(&pump_shm->shim_counters.operations) != 0;
 }
 
 /* ---- lines at level info ----------------------------------------------------------- */

@@ -12,7 +12,8 @@
  * evicted. PUMP_BUDGET_MOST, the administrator's, bounds every budget. A request for the
  * whole GPU less 3 %, or more, counts as no request. `emulated`: the budget was
  * requested, or bounded. The device becomes ACTIVE, permanently, when live memory
- * outgrows the budget, while a trace is recorded, or with PUMP_ACTIVE=always.
+ * outgrows the budget, or with PUMP_ACTIVE=always. A recorded program reports its
+ * operations even before.
  *
  * A worker may request another budget (asked_budget_bytes), which the link thread adopts.
  * The budget outlives the worker: the next worker reads it as the device's.
@@ -46,6 +47,7 @@ static struct device {
   uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
   uint64_t left_bytes;                              /* see pump_device_left */
   bool active;
+  bool reports; /* active, or recorded: its operations are reported */
 } devices[PUMP_MAX_DEVICES];
 /* Totals of all devices; under pump_range_lock. */
 static uint64_t live_bytes;                         /* in ranges */
@@ -104,13 +106,20 @@ static uint64_t bound_budget(CUdevice device, uint64_t total_bytes, uint64_t ask
 }
 
 /* Requires pump_range_lock. */
+static void begin_reports(uint32_t index) {
+  if (devices[index].reports) return;
+  devices[index].reports = true;
+  if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
+    __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
+  pump_upcalls.device_reports();
+}
+
+/* Requires pump_range_lock. */
 static void become_active(uint32_t index) {
   if (devices[index].active) return;
   devices[index].active = true;
   PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
-  if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
-    __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
-  pump_upcalls.device_active();
+  begin_reports(index);
   pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
 }
 
@@ -327,8 +336,8 @@ static void prepare(CUdevice device) {
   PUMP_STORE_RELEASE(&d->state, READY);
   adopt_budget((uint32_t)device);
   activate_if_full((uint32_t)device);
-  if (pump_recording || (always != NULL && strcmp(always, "always") == 0))
-    become_active((uint32_t)device);
+  if (always != NULL && strcmp(always, "always") == 0) become_active((uint32_t)device);
+  if (pump_recording) begin_reports((uint32_t)device);
   pthread_mutex_unlock(&pump_range_lock);
 }
 

@@ -18,7 +18,7 @@
  * made again. No two epochs have the same number.
  *
  * Wake-ups. While markers are recorded, and for PUMP_LINGER_NS afterwards, the marker
- * thread sleeps for at most PUMP_POLL_MAX_NS at a time and needs no wake-up. After that
+ * thread sleeps for 2 * PUMP_POLL_MIN_NS at most and needs no wake-up. After that
  * it sets `asleep` and checks the fresh queues once more. A recording thread moves the
  * queue's tail before it checks `asleep`. Both are sequentially consistent, so one of the
  * two threads sees the other's write without a fence.

@@ -287,5 +287,7 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
 }
 
 void worker_schedule_renew(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
+  /* A dormant device holds all its memory; its operations are only recorded. */
+  if (PUMP_LOAD(&shm->devices[device].device_state) == PUMP_DEVICE_DORMANT) return;
   if (is_due(shm, m, device)) pump_worker_schedule(shm, m, device);
 }

@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import socket
+import time
 from typing import Any, Final
 
 from pump.model.bounds import BLOCK_BYTES
@@ -47,6 +48,13 @@ LOST_NS: Final = 100_000_000
 
 DEVICES_EVERY: Final = 64
 """Ticks after which the devices' records are read again even without an event."""
+
+DORMANT_S: Final = 0.004
+"""Pause of a recorded, dormant client's worker between two reads. Nothing waits for that worker,
+and each pause is a wake-up less for the client's CPU cores."""
+
+DORMANT_BACKLOG: Final = lib.PUMP_EVENT_SLOTS // 16
+"""Largest backlog, in records, after which such a pause cannot fill the ring."""
 
 QUIET_NS: Final = 1_000_000
 """Length of the short sleep before a long one; at least PUMP_SLEEP_GRACE_NS."""
@@ -87,6 +95,8 @@ class Worker:
         self._duplicates = duplicates
         self._issuers = Issuers(client_pid)
         self._said_ended = False
+        self._active = False
+        """Whether a device has been active: until then, only recorded clients report anything."""
         self._take(policy)
         self.recorder = recorder
         if recorder:
@@ -127,7 +137,7 @@ class Worker:
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
-        if now_ns >= self._lost_due_ns:
+        if self._active and now_ns >= self._lost_due_ns:
             self._publish_lost()
         if self._sampler:
             self._sampler.tick(now_ns)
@@ -138,12 +148,14 @@ class Worker:
         A short sleep always precedes the long one, because the worker may miss
         a producer's wake-up while falling asleep (`pump_wake_later`).
         """
+        if self.recorder and not self._active and self.mapping.backlog() < DORMANT_BACKLOG:
+            time.sleep(DORMANT_S)
         before = lib.pump_core_now_ns()
         if self._wait(seen_activity, self._spin_ns, QUIET_NS):
             self._spin_ns = lib.pump_core_spin_ns(lib.pump_core_now_ns() - before)
             return
         self._spin_ns = 0
-        if lib.pump_core_now_ns() >= self._lost_may_ns:
+        if self._active and lib.pump_core_now_ns() >= self._lost_may_ns:
             self._publish_lost()
         self.publish()
         self._wait(seen_activity, 0, SLEEP_NS)
@@ -178,6 +190,9 @@ class Worker:
                 if known:
                     self._read_ranges()
             self.model.set_device(index, facts)
+            if facts.active and not self._active:
+                self._active = True
+                self._learn()
             if self.recorder:
                 self.recorder.device(index, record)
 
@@ -322,13 +337,17 @@ class Worker:
         self.publish()
 
     def _take(self, policy: Policy) -> None:
-        """Adopts a policy, and starts to learn the client's loop if the policy predicts. Without
-        memory for the learner, the schedule knows only issued operations."""
         self.policy = policy
         self.model.schedule(policy.prefetches)
         self.model.duplicate(self._duplicates)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Starts to learn the active client's loop if the policy predicts. Without memory for the
+        learner, the schedule knows only issued operations."""
+        wanted = self.policy.predicts and self._active
         try:
-            self.model.learn(self.policy.predicts, keep=self._learned is not None)
+            self.model.learn(wanted, keep=self._learned is not None)
         except MemoryError as error:
             log.warning(
                 "%s: policy %s prefetches only for issued operations, without predictions; "

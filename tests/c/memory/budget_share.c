@@ -47,7 +47,7 @@ static int settled;
 void pump_blocks_settle(void) {
   settled++;
 }
-const struct pump_upcalls pump_upcalls = {.device_active = pump_blocks_settle};
+const struct pump_upcalls pump_upcalls = {.device_reports = pump_blocks_settle};
 void pump_limit_room(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;

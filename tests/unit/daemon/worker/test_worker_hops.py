@@ -21,7 +21,7 @@ from pump.trace.reader import Reader
 from pumpd.worker.hops import Hops
 from pumpd.worker.recorder import Recorder
 from pumpd.worker.run_delay import Issuers, RunDelay
-from pumpd.worker.worker import Worker
+from pumpd.worker.worker import DORMANT_S, Worker
 
 HOPS = {"waited_us": 70, "called_us": 2, "driver_us": 30, "link_us": 900}
 SCHEDSTAT = Path("/proc/self/schedstat")
@@ -100,6 +100,36 @@ def test_each_slice_that_has_ended_is_a_row(client: FakeClient, tmp_path: Path) 
 def test_without_a_recording_no_schedule_says_when_it_was_made(client: FakeClient) -> None:
     moved(client, Worker(client.mapping, by_name("window")))
     assert client.shm.schedules[0].made_ns == 0
+
+
+def test_a_client_that_fits_is_recorded_and_neither_scheduled_nor_learned(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    device = client.shm.devices[0]
+    device.device_state = lib.PUMP_DEVICE_DORMANT
+    worker = Worker(client.mapping, by_name("planned"), Recorder(str(tmp_path / "t"), {}))
+    slots = [client.alloc(6) for _ in range(3)]
+
+    def iterate() -> None:
+        for slot in slots * 20:
+            seq = client.launch([slot])
+            worker.tick()
+            client.execute(seq)
+            worker.tick()
+
+    iterate()
+    totals = worker.model.totals()
+    assert (totals.operations, totals.schedules, totals.predicted) == (60, 0, 0)
+    before_s = time.monotonic()
+    worker.wait(client.mapping.activity())
+    assert time.monotonic() - before_s >= DORMANT_S, "it waits although an event has arrived"
+    device.device_state = lib.PUMP_DEVICE_ACTIVE
+    iterate()
+    totals = worker.model.totals()
+    assert totals.schedules > 0 < totals.predicted
+    worker.finish_recording()
+    operations = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Operation)]
+    assert len(operations) == 120
 
 
 def test_slices_that_find_no_place_are_counted_as_lost(
