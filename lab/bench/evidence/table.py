@@ -15,6 +15,8 @@ Fields = dict[str, Any]
 MEAN_LEAST: Final = 0.01
 ROW_LEAST: Final = 0.05
 """Least gain of a mechanism that pays: in the mean of all cases, or in any one of them."""
+SHOWN_BY: Final = {"gain": "the model", "not modelled": "question", "invariant": "test"}
+"""By class of mechanism (mechanisms.toml)."""
 
 
 def figures(ratios: Mapping[Case, float]) -> Fields:
@@ -48,7 +50,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
     for row in rows:
         mechanisms.setdefault(row["mechanism"], []).append(row)
     yield from markdown(
-        ["mechanism", "decision", "lines", "class", "gain, mean", "best", "shown by"],
+        ["mechanism", "decision", "lines", "mean gain", "best", "shown by"],
         (_mechanism(name, changes) for name, changes in mechanisms.items()),
     )
     yield ""
@@ -66,10 +68,9 @@ def _mechanism(name: str, changes: list[Fields]) -> list[str]:
         f"**{name}**: {first['what']}",
         decisions,
         str(first["lines"]),
-        first["class"],
         percent(first["value"]) if measured else "",
         percent(first["best"][0]) if measured else "",
-        "; ".join(f"`{one}`" for one in first["proof"]) or "the model",
+        " ".join([SHOWN_BY[first["class"]], *(f"`{one}`" for one in first["proof"])]),
     ]
 
 
@@ -88,5 +89,5 @@ def _change(row: Fields) -> list[str]:
 
 
 def percent(ratio: float) -> str:
-    """Returns a gain as text: 1.02 is +2.0 %."""
-    return f"{(ratio - 1) * 100:+.1f} %" if ratio < 3 else f"{ratio:.1f}x"
+    """Returns a gain in percent as text: 1.02 is +2.0. Larger ones are factors."""
+    return f"{(ratio - 1) * 100:+.1f}" if ratio < 3 else f"{ratio:.1f}x"

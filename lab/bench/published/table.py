@@ -49,9 +49,13 @@ def _geometric(ratios: list[float]) -> tuple[float | None, float | None]:
 
 
 def lines(rows: list[Fields]) -> Iterator[str]:
-    """Yields the lines of both tables: groups, then results."""
+    """Yields the lines of three tables: groups, results, and the sources by number."""
+    numbers: dict[str, int] = {}
+    for row in rows:
+        for source in row["sources"]:
+            numbers.setdefault(source, len(numbers) + 1)
     yield from markdown(
-        ["group", "figures", "sources", "mean", "least to most", "spread", "mean, all as server"],
+        ["group", "values", "sources", "mean", "least to most", "spread", "mean, all as server"],
         (
             [
                 found["case"],
@@ -67,7 +71,7 @@ def lines(rows: list[Fields]) -> Iterator[str]:
     )
     yield ""
     yield from markdown(
-        ["figure", "card", "host", "kind", "quantity", "published", "model", "ratio", "source"],
+        ["name", "GPU", "host", "kind", "quantity", "published", "model", "ratio", "source"],
         (
             [
                 row["id"] + (" (profiled)" if row["profiled"] else ""),
@@ -78,17 +82,23 @@ def lines(rows: list[Fields]) -> Iterator[str]:
                 f"{row['baseline']:.4g} {row['unit']}".removesuffix(" 1"),
                 f"{row['value']:.4g} {row['unit']}".removesuffix(" 1"),
                 _number(row["ratio"]),
-                "; ".join(row["sources"]),
+                ", ".join(str(numbers[source]) for source in row["sources"]),
             ]
             for row in rows
         ),
     )
+    yield ""
+    yield from markdown(
+        ["number", "source"], ([str(number), source] for source, number in numbers.items())
+    )
 
 
 def constants(rows: Iterable[Fields]) -> Iterator[str]:
-    """Yields the lines of a table with the evidence for each constant of the host."""
+    """Yields the lines of a table with the evidence for each constant of the host, then a line with
+    the constants that have none."""
+    found = sorted(rows, key=lambda row: -row["value"])
     yield from markdown(
-        ["constant", "figures", "sources", "most moved", "best factor", "without one source"],
+        ["constant", "values", "sources", "most moved", "best factor", "without one source"],
         (
             [
                 f"`{row['case']}`",
@@ -103,9 +113,13 @@ def constants(rows: Iterable[Fields]) -> Iterator[str]:
                 f"{row['best']:g}" if "best" in row else "",
                 ", ".join(f"{by:g}" for by in sorted(row.get("left_out", {}).values())),
             ]
-            for row in sorted(rows, key=lambda row: -row["value"])
+            for row in found
+            if row["moves"]
         ),
     )
+    yield ""
+    bare = ", ".join(f"`{row['case']}`" for row in found if not row["moves"])
+    yield f"Assumed, because no published value depends on them: {bare}."
 
 
 def markdown(head: list[str], cells: Iterable[list[str]]) -> Iterator[str]:

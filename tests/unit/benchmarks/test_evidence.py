@@ -104,10 +104,10 @@ def test_a_mechanism_pays_by_its_mean_or_by_one_case(mean: float, best: float, p
 def test_the_suite_measures_a_change_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(quick=True, rest=["--only", "hardly later"], tools=Tools(work=tmp_path))
+    options = Options(quick=True, rest=["--only", "distance rule"], tools=Tools(work=tmp_path))
     first = [row.as_json() for row in evidence.run(options)]
     assert [row["change"] for row in first] == [
-        change.name for one in MECHANISMS if one.name == "hardly later" for change in one.changes
+        change.name for one in MECHANISMS if one.name == "distance rule" for change in one.changes
     ]
     assert all(0.5 < row["value"] < 2 and row["lines"] > 0 for row in first)
 

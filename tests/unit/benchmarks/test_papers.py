@@ -76,11 +76,12 @@ def test_a_cell_shows_its_span_over_traces_or_why_it_is_empty() -> None:
         Cell(None, "needs a card"),
         experiments.mean({"a": 4.0}),
     )
-    rows = [row.as_json() for row in found.rows("make it")]
-    assert [row["command"] for row in rows] == [None, "make it", None, "make it"]
+    made = "scripts/bench papers -- --only paper --whole"
+    rows = [row.as_json() for row in found.rows(made)]
+    assert [row["command"] for row in rows] == [None, made, None, made]
     *_, line = table.lines([{"name": "bench.machine"}, *rows])
     assert line == (
-        "| Paper | text | up to 34.2 % | 15.0 % (10.0 to 20.0) | needs a card | 4.0 % | `make it` |"
+        "| Paper | text | up to 34.2 % | 15.0 % (10.0 to 20.0) | needs a card | 4.0 % | `--whole` |"
     )
     assert table.number(1.234, "x") == "1.23x"
     assert experiments.mean({"a": 1.0, "b": 4.0}).value == pytest.approx(2.0)

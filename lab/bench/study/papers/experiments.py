@@ -52,6 +52,10 @@ class Cell:
     by_trace: dict[str, float] = field(default_factory=dict)
 
 
+NO_NUMBER = Cell(None, "no number")
+"""The paper has none for these networks, or pump has no such experiment."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One row of the table. `name`: part of its rows' names. `unit`: "x", "%" or "GiB"."""
@@ -211,29 +215,29 @@ def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell
 def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
     """Yields AutoSwap's and TENSILE's experiments: the same transfers, other choices."""
     found, planned, bound = reductions(bench)
-    text = "peak memory spared at 1 % of the time"
+    text = "peak memory spared"
     if "autoswap" in only:
         for method in (autoswap.SEARCH, *autoswap.SCORES):
             cell = mean(found[method], geometric=False)
             name = f"autoswap.{method}"
-            own = f"{text}, {method}, in its own accounting"
-            theirs = Cell(34.2, "up to") if method == autoswap.SEARCH else Cell(None, "no figure")
+            own = f"{text}: {method}, own accounting"
+            theirs = Cell(34.2, "up to") if method == autoswap.SEARCH else NO_NUMBER
             yield Experiment(name, "AutoSwap", own, "%", theirs, cell, planned, bound)
         bare = least_memories(
             bench, lambda one, r: bench.seconds(one, r, PLANNED, reserve_percent=0)
         )
-        name, own = "autoswap.no_reserve", f"{text}, search; pump leaves nothing to others"
+        name, own = "autoswap.no_reserve", f"{text}: search; pump without reserve"
         cell = mean(found[autoswap.SEARCH], geometric=False)
-        yield Experiment(name, "AutoSwap", own, "%", Cell(None, "no figure"), cell, bare, bound)
+        yield Experiment(name, "AutoSwap", own, "%", NO_NUMBER, cell, bare, bound)
         for score in (autoswap.SEARCH, *autoswap.SCORES) if bench.whole else ("doa",):
             policy = f"autoswap-{score}"
             carried = least_memories(bench, lambda one, r, p=policy: bench.seconds(one, r, p))
             yield Experiment(
                 f"autoswap.carried_{score}",
                 "AutoSwap",
-                f"{text}, {score}, carried out by pump's executors",
+                f"{text}: {score}, by pump's executors",
                 "%",
-                Cell(None, "no figure"),
+                NO_NUMBER,
                 carried,
                 planned,
                 bound,
@@ -242,9 +246,9 @@ def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:
         yield Experiment(
             "tensile.one_job",
             "TENSILE",
-            f"{text}, one job, largest tensor of the peak first, in its own accounting",
+            f"{text}: one job, largest tensor of the peak first, own accounting",
             "%",
-            Cell(None, "no figure that holds for these networks"),
+            NO_NUMBER,
             mean(found["largest"], geometric=False),
             planned,
             bound,
@@ -291,15 +295,15 @@ def smartpool(_bench: Bench) -> Iterator[Experiment]:
         "offline": "placed by lifetimes",
         "best fit": "best fit as requests come",
         "PyTorch": "PyTorch's caching allocator",
-        "most": "pump's pool before it knows what repeats",
+        "most": "pump's pool before it knows the cycle",
     }
     for method, text in texts.items():
         yield Experiment(
             f"smartpool.{method.lower().replace(' ', '_')}",
             "SmartPool",
-            f"reserved / most requested at once, {text}",
+            f"reserved / peak requested: {text}",
             "x",
-            Cell(None, "no such figure"),
+            NO_NUMBER,
             mean(over[method]),
             mean(over["pool"]),
             Cell(1.0),
@@ -335,8 +339,7 @@ def g10(bench: Bench) -> Iterator[Experiment]:
             }
             cells = {one: Cell(value) for one, value in values.items()}
             cells |= g10_pump(file)
-        none = Cell(None, "not an experiment of pump")
-        text = f"{short}: share of the speed with memory for everything"
+        text = f"{short}: relative speed"
         yield Experiment(
             f"g10.{lower}", "G10", text, "%",
             Cell(float(f"{published[name]:.4g}")),
@@ -344,18 +347,17 @@ def g10(bench: Bench) -> Iterator[Experiment]:
         )  # fmt: skip
         gib = [pages * 4096 / 2**30 for pages in theirs.uvm_pages]
         for part, text, unit, value in (
-            ("uvm", "time / time with memory for everything", "x", theirs.uvm / theirs.ideal),
+            ("uvm", "relative time", "x", theirs.uvm / theirs.ideal),
             ("flash", "GiB from and to flash", "GiB", gib[0] + gib[1]),
             ("host", "GiB from and to the host", "GiB", gib[2] + gib[3]),
         ):
             row, cell = f"g10.{lower}_{part}", Cell(float(f"{value:.4g}"))
-            full = f"{short}, Unified Memory as the artifact has it: {text}"
-            yield Experiment(row, "G10", full, unit, cell, cells[part], none, none)
+            full = f"{short}, the artifact's Unified Memory: {text}"
+            yield Experiment(row, "G10", full, unit, cell, cells[part], NO_NUMBER, NO_NUMBER)
     theirs_all = Cell(float(f"{mean(published).value:.3g}"))
     ours = mean(shares) if bench.whole else missing
-    text = "share of the speed with memory for everything, geometric mean of the five"
-    none = Cell(None, "see the five")
-    yield Experiment("g10.mean", "G10", text, "%", theirs_all, ours, none, none)
+    text = "relative speed, geometric mean of the five"
+    yield Experiment("g10.mean", "G10", text, "%", theirs_all, ours, NO_NUMBER, NO_NUMBER)
 
 
 def g10_pump(file: Path) -> dict[str, Cell]:
@@ -420,18 +422,18 @@ def turnip(bench: Bench) -> Iterator[Experiment]:
     yield Experiment(
         "turnip.fixed_over_event",
         "TURNIP",
-        f"time in a fixed order of transfers / time, times that vary by {JITTER_SHARE:.0%},"
-        f" footprint / memory {JITTER_RATIO:g}",
+        f"time in a fixed order / event-driven time, {JITTER_SHARE:.0%} jitter, "
+        f"footprint / memory {JITTER_RATIO:g}",
         "x",
-        Cell(None, "no such figure: own compiler, inference and training on cards"),
+        NO_NUMBER,
         *(mean(found[name]) for name in ("window", "planned", "floor")),
     )
 
 
 def msched(_bench: Bench) -> Iterator[Experiment]:
     """Yields MSched's experiment, which has no value without a GPU."""
-    card = Cell(None, "needs a card: `docs/first-card.md`")
-    virtual = Cell(None, "real time, virtual GPU: `scripts/bench shared -- --only together`")
-    none = Cell(None, "the simulator of several jobs has no demand paging")
-    text = "several jobs on one card: speed-up over demand paging"
-    yield Experiment("msched.jobs", "MSched", text, "x", Cell(11.0, "up to"), card, virtual, none)
+    gpu = Cell(None, "needs a GPU: `docs/first-card.md`")
+    virtual = Cell(None, "virtual GPU: `scripts/bench shared -- --only together`")
+    bound = Cell(None, "not simulated")
+    text = "several jobs on one GPU: speed-up over demand paging"
+    yield Experiment("msched.jobs", "MSched", text, "x", Cell(11.0, "up to"), gpu, virtual, bound)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from study import sim_planned
 from study.papers import recompute
-from study.papers.experiments import PLANNED, Bench, Cell, Experiment, mean
+from study.papers.experiments import NO_NUMBER, PLANNED, Bench, Cell, Experiment, mean
 
 if TYPE_CHECKING:
     from pump_lab.profiles import Profile
@@ -40,12 +40,11 @@ def experiments(bench: Bench, *, quick: bool = False) -> Iterator[Experiment]:
         yield Experiment(
             f"tensile.recompute_{round(ratio * 10)}",
             "TENSILE",
-            f"one job, footprint / memory {ratio:g}: time with swaps alone / time, swapped or "
-            "computed again",
+            f"one job, footprint / memory {ratio:g}: time with only swaps / with recomputation",
             "x",
-            Cell(None, "no figure that holds for these networks"),
+            NO_NUMBER,
             mean({name: one.swaps / one.both for name, one in found.items()}),
-            Cell(1.0, "swaps alone:"),
+            Cell(1.0, "only swaps:"),
             mean({name: one.swaps / one.bound for name, one in found.items()}),
         )
 

@@ -22,15 +22,14 @@ from study.jobs import bound, curves, mixes, ways
 from study.jobs.mixes import Mix
 from study.jobs.rates import Link
 from study.papers import tensile
-from study.papers.experiments import Bench, Cell, Experiment, mean
+from study.papers.experiments import NO_NUMBER, Bench, Cell, Experiment, mean
 
 if TYPE_CHECKING:
     from pump_lab.profiles import Profile
     from pump_lab.sim.tensors import TensorTrace
 
 PLANNED_RATIOS = 1.5, 2.0, 4.0
-NO_FIGURE = Cell(None, "no figure that holds for these networks")
-OWN = Cell(None, "data not public: own framework, own workloads")
+NOT_PUBLIC = Cell(None, "not public")
 
 WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
     "equal": ("equal shares", lambda mix: mix.progress(ways.Equal())),
@@ -43,28 +42,27 @@ WAYS: dict[str, tuple[str, Callable[[Mix], list[float]]]] = {
         lambda mix: mix.progress(ways.Arbiter()),
     ),
     "turns": (
-        "turns of those that fit, which today's arbiter gives where jobs want 1.65 times the "
-        "memory",
+        "the arbiter with turns",
         lambda mix: mix.progress(ways.InTurns()),
     ),
     "turns_priorities": (
-        "these turns, jobs with priorities",
+        "the arbiter with turns, jobs with priorities",
         lambda mix: mix.progress(ways.InTurns(priorities=True)),
     ),
     "slices": (
-        "turns of one job at a time, the best length in hindsight",
+        "turns of one job at a time, best length in hindsight",
         lambda mix: ways.best_slices(mix)[1],
     ),
     "tensile": (
-        "TENSILE's choice, planned again as jobs come and go",
+        "TENSILE's choice, planned again at each arrival and exit",
         lambda mix: mix.progress(ways.Tensile()),
     ),
     "partition": (
-        "constant shares, the best that a search finds in hindsight",
+        "constant shares, best in hindsight",
         lambda mix: ways.best_partition(mix)[1],
     ),
     "partition_fair": (
-        "constant shares, the best in hindsight that leave each job 0.8 of what equal shares give",
+        "constant shares, best in hindsight with 0.8 of equal shares for each job",
         lambda mix: ways.best_partition(mix, floors(mix))[1],
     ),
 }
@@ -108,41 +106,47 @@ def shared(chosen: list[Mix]) -> Iterator[Experiment]:
     }
     pump = mean(means["turns"], geometric=False)
     most = mean({mix.name: 100 * bound.most(mix) for mix in chosen}, geometric=False)
-    text = "several jobs, progress / progress alone"
+    text = "several jobs"
     for name, (what, _) in WAYS.items():
-        published = OWN if name == "tensile" else NO_FIGURE
+        published = NOT_PUBLIC if name == "tensile" else NO_NUMBER
         cell = mean(means[name], geometric=False)
         row = f"tensile.jobs_{name}"
         yield Experiment(row, "TENSILE", f"{text}: {what}", "%", published, cell, pump, most)
-    none = Cell(None, "not a way of its own")
     rest = {
         "jobs_gap": (
-            "turns: part of the way from water filling to the better of the two best in hindsight",
+            "turns: share of the gap from water filling to the best in hindsight",
             gap_closed(means, "turns"),
         ),
         "jobs_gap_fair": (
-            "constant shares with 0.8 of equal shares for each job: part of that way",
+            "constant shares with 0.8 of equal shares for each job: share of this gap",
             gap_closed(means, "partition_fair"),
         ),
         "jobs_bound_fair": (
-            "bound, if each job has 0.8 of what equal shares give",
+            "bound, with 0.8 of equal shares for each job",
             mean({mix.name: 100 * bound.most(mix, floors(mix)) for mix in chosen},
                  geometric=False),
         ),
         "jobs_over_water": (
-            "turns: progress / that of water filling",
+            "turns: progress / progress with water filling",
             mean({mix: 100 * means["turns"][mix] / means["water"][mix] for mix in by_name},
                  geometric=False),
         ),
         "jobs_over_equal": (
-            "turns: a mix's job that has least / what it has with equal shares",
+            "turns: least ratio of a job's progress to its progress with equal shares",
             mean({mix: 100 * least_over(found["turns"][mix], found["equal"][mix])
                   for mix in by_name}, geometric=False),
         ),
     }  # fmt: skip
     for row, (what, cell) in rest.items():
         yield Experiment(
-            f"tensile.{row}", "TENSILE", f"{text}: {what}", "%", NO_FIGURE, cell, none, none
+            f"tensile.{row}",
+            "TENSILE",
+            f"{text}: {what}",
+            "%",
+            NO_NUMBER,
+            cell,
+            NO_NUMBER,
+            NO_NUMBER,
         )
 
 
@@ -181,15 +185,21 @@ def plans(bench: Bench) -> Iterator[Experiment]:
         }  # fmt: skip
         text = f"two jobs, combined peak / memory {ratio:g}"
         short = f"tensile.jobs_plan_{round(ratio * 10)}"
-        none = Cell(None, "not an experiment of pump")
         for row, what, unit, values in (
             ("spared", "memory spared", "%", spared),
-            ("time", "time / time with memory for everything", "%", times),
+            ("time", "relative time", "%", times),
             ("ratio", "memory spared / extra time", "x", per_percent),
         ):
             cell = mean(values, geometric=False)
             yield Experiment(
-                f"{short}_{row}", "TENSILE", f"{text}: {what}", unit, OWN, cell, none, none
+                f"{short}_{row}",
+                "TENSILE",
+                f"{text}: {what}",
+                unit,
+                NOT_PUBLIC,
+                cell,
+                NO_NUMBER,
+                NO_NUMBER,
             )
 
 

@@ -15,16 +15,17 @@ Fields = dict[str, Any]
 
 
 def lines(rows: Iterable[Fields]) -> list[str]:
-    """Returns a row for each experiment, with the command that makes its cells."""
+    """Returns a row for each experiment, with the options of the command that makes its cells."""
     found: dict[tuple[str, str], dict[str, Fields]] = {}
     for row in rows:
         if row["name"].startswith("papers."):
             found.setdefault((row["paper"], row["experiment"]), {})[row["column"]] = row
-    head = ["paper", "experiment", *COLUMNS, "made by"]
+    head = ["paper", "experiment", *COLUMNS, "options"]
     texts = [head, ["---"] * len(head)]
     for (paper, experiment), cells in found.items():
         commands = {cell["command"] for cell in cells.values() if cell["command"]}
-        made = ", ".join(f"`{command}`" for command in sorted(commands)) or "nothing"
+        options = {command.partition(f" --only {paper.lower()} ")[2] for command in commands}
+        made = " or ".join(f"`{one}`" for one in sorted(options - {""}))
         texts.append([paper, experiment, *(cell_text(cells[one]) for one in COLUMNS), made])
     return ["| " + " | ".join(cells) + " |" for cells in texts]
 
