@@ -15,8 +15,8 @@ from acceptance.first_card.rows import ROWS, UNSUPPORTED, Row
 HEAD = """# The first minutes on a GPU
 
 A GPU may be available only for minutes. `scripts/first_call` asks the most decisive questions
-first. Each step is bounded, depends on no other and leaves its results in a few files. The script
-needs the Python packages of `docs/gpu.md` and no network, and changes no setting of the GPU.
+first. Each step is bounded, independent of the others, and leaves its results in a few files. The
+script needs the Python packages of `docs/gpu.md` and no network, and changes no setting of the GPU.
 
 On a machine that is lent for 15 minutes:
 
@@ -24,24 +24,22 @@ On a machine that is lent for 15 minutes:
    `scripts/gpu_acceptance --virtual h200-pcie5 --quick --stage trace`. Rehearse both calls:
    `scripts/first_call A --virtual h200-pcie5 --quick`, then `B`.
 2. Copy the checkout with `.wheels`, `build/acceptance/pump` and `build/acceptance/pump_lab`, which
-   git ignores. Name the commit:
-   `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to `$OUT` or `build/card/out`:
-   at most 8 files, of which `results.tar.gz` contains all.
+   git ignores. Name the commit: `export GPU_ACCEPTANCE_COMMIT=$(git rev-parse HEAD)`. Results go to
+   `$OUT` or `build/card/out`; `results.tar.gz` contains all files.
 3. **Call A**, 225 s: `scripts/first_call A`. It checks machine and libraries and measures a decoder
    under emulated budgets. Its proof repeats one training without pump, with enough memory and with
-   half of it, and compares the hashes. Give the machine back before you read the answers.
+   half as much, and compares the hashes. Give the machine back before you read the answers.
 4. **Call B**, 440 s: `scripts/first_call B --from results.tar.gz`, on the same machine or another.
-   It runs speed, bits, shim, the rest of the probe, trace and failures. `--from` also continues a
-   call that was cut off.
+   It runs speed, bits, shim, the rest of the probe, trace and failures. `--from` also continues an
+   interrupted call.
 5. `scripts/first_call --adopt results.tar.gz` writes the folder of results, the device profile, the
    rows of this page and of `docs/uvm.md`, and a list of settings that the answers contradict.
 6. Commit these (`docs/gpu.md`, "What to commit"). Then make the changes that the list and this page
    name.
 
 Each call uses at most 4 GiB of managed memory, and PyTorch's expandable segments stay off. On your
-own GPU, `scripts/first_call --here` runs both calls in the memory that other programs leave.
-
-Under gVisor some answers hold only for that runtime; the page names the reason next to them.
+own GPU, `scripts/first_call --here` runs both calls in the memory that other programs leave. Under
+gVisor some answers hold only for that runtime; the page names the reason next to them.
 """
 FOOT = """Enter each answer into the table of `docs/uvm.md` with GPU, driver and date, and the
 constants of `probe/<card>.toml` into `lab/pump_lab/profiles/`. `docs/uvm.md` covers the other
