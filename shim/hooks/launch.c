@@ -26,11 +26,11 @@
   }
 
 /* A launch that may begin early is neither timed nor gated, because an event or gate
- * before it would prevent that. Measured times include the wait at the gate. */
+ * before it would prevent that. The measured time begins behind the gate. */
 #define AHEAD(at, may)                                                                     \
   loads = pump_launch_loads(function, at);                                                 \
-  pump_op_ahead(at, may);                                                                  \
-  pump_launch_gate(function, at, may)
+  pump_launch_gate(function, at, may);                                                     \
+  pump_op_ahead(at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
 /* Before the real call the configuration may still be NULL. */
 #define STREAM_EX (config == NULL ? NULL : config->hStream)

@@ -90,7 +90,7 @@ bool pump_code_is_loading(void);
 void pump_launched_forget(void);
 void pump_code_reset(void);
 
-/* Makes a launch's stream wait for its memory (progress/gates.c), after pump_op_ahead.
+/* Makes a launch's stream wait for its memory (progress/gates.c), before pump_op_ahead.
  * Not while code is loaded: the driver would wait for the gate, and the gate for memory
  * that only other calls of the driver can move. */
 void pump_op_gate(struct pump_at at, bool large);

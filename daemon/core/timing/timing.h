@@ -135,6 +135,7 @@ struct timing_replay {
   uint32_t reading;             /* number of the next reading */
   uint64_t claimed_ns;          /* waits for CPU cores that issues have claimed */
   uint64_t slowed_ns;           /* further time that issues took because of such waits */
+  uint32_t moving;              /* further issues for which memory counts as moving */
   int64_t late_ns[TIMING_RUNS]; /* real time minus replayed time of the thread */
   int64_t lost_ns[TIMING_RUNS]; /* lost time at the newest known end */
   int64_t free_ns[TIMING_RUNS][TIMING_STREAMS]; /* end of the stream's execution */

@@ -28,6 +28,12 @@
 #define DELAY_LEAST_NS 5000u
 #define DELAY_MOST_NS 200000u
 #define GAP_LEAST_NS 20000u
+/* Gaps between issues, chosen on a GPT (scripts/bench lost): with enough memory, all gaps
+ * together are this much longer than the own gaps, longer pauses left out. */
+#define USUAL_EXCESS_PERCENT 20
+#define SLOW_GAP_MOST_NS 500000
+/* Issues after one whose memory was absent, during which memory counts as moving. */
+#define MOVING_OPERATIONS 256u
 
 static int by_size(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -128,17 +134,32 @@ static int64_t claim(uint64_t *claimed_ns, uint64_t sum_ns, int64_t most_ns) {
   return (int64_t)more_ns;
 }
 
-/* Returns how much of the gap before an issue is caused by waits for CPU cores. A thread
- * that loses its core also finds cold caches, so the excess over the own gap may be twice
- * the waits. If the excess does not explain the waits, most gaps contain some. */
+/* Returns how much of the gap before an issue is caused by waits for CPU cores. own_ns: the
+ * own gap. A thread that loses its core also finds cold caches, so the excess over the own
+ * gap may be twice the waits. If the excess does not explain the waits, most gaps contain
+ * some. */
 static int64_t claim_delay(const struct pump_timing *timing, struct timing_replay *r,
-                           const struct timing_op *op, int64_t gap_ns) {
+                           const struct timing_op *op, int64_t gap_ns, int64_t own_ns) {
   uint64_t waits_ns = core_wait_until(timing, r, op->issued_ns);
-  int64_t own_ns = timing_own_gap(timing, op->pair), longer_ns = gap_ns - own_ns;
+  int64_t longer_ns = gap_ns - own_ns;
   if (own_ns < 0 || r->claimed_ns < waits_ns - waits_ns / 8)
     return claim(&r->claimed_ns, waits_ns, gap_ns);
   int64_t delayed_ns = claim(&r->claimed_ns, waits_ns, longer_ns);
   return delayed_ns + claim(&r->slowed_ns, waits_ns, longer_ns - delayed_ns);
+}
+
+/* Returns how much longer than usual the gap before an issue is because memory moves:
+ * driver calls of pump's threads hold its locks, and caches are cold. Longer pauses are
+ * the program's; next to other processes, their work may be the cause. */
+static int64_t slow_gap(const struct pump_timing *timing, struct timing_replay *r,
+                        const struct timing_op *op, int64_t gap_ns, int64_t own_ns) {
+  if (op->retired && (!op->clean || op->arrived_ns > op->issued_ns))
+    r->moving = MOVING_OPERATIONS;
+  if (r->moving == 0) return 0;
+  r->moving--;
+  int64_t longer_ns = gap_ns - own_ns;
+  if (own_ns < 0 || longer_ns > SLOW_GAP_MOST_NS || timing->neighbours != 0) return 0;
+  return larger(0, longer_ns - own_ns * USUAL_EXCESS_PERCENT / 100);
 }
 
 /* Returns the time minus all stops of the process before it. */
@@ -162,14 +183,18 @@ static void issue(const struct pump_timing *timing, struct timing_replay *r,
     note_gap(r, gap_ns);
   else if (gap_ns > (int64_t)r->usual_gap_ns && op->deep)
     queued_ns = gap_ns - (int64_t)r->usual_gap_ns;
-  int64_t delayed_ns = claim_delay(timing, r, op, gap_ns);
+  int64_t own_gap_ns = timing_own_gap(timing, op->pair);
+  int64_t delayed_ns = claim_delay(timing, r, op, gap_ns, own_gap_ns);
+  int64_t slow_ns = larger(delayed_ns, slow_gap(timing, r, op, gap_ns, own_gap_ns));
   if (gap_ns > 0) r->at_ns = awake_issued_ns;
   timing_own_times(timing, op, own_ns);
   if (!op->ready && !op->inside) r->unready |= UINT64_C(1) << op->stream;
-  const double lost[TIMING_RUNS] = {1, 1, timing->delayed_share, 0}; /* lost share */
+  int64_t delays_ns[TIMING_RUNS] = {slow_ns, slow_ns,
+                                    (int64_t)((double)delayed_ns * timing->delayed_share),
+                                    slow_ns - delayed_ns};
   for (int run = 0; run < TIMING_RUNS; run++) {
     int64_t *free_ns = &r->free_ns[run][op->stream];
-    int64_t more_ns = larger(queued_ns, (int64_t)((double)delayed_ns * lost[run]));
+    int64_t more_ns = larger(queued_ns, delays_ns[run]);
     r->late_ns[run] = larger(0, r->late_ns[run] + more_ns);
     if (r->late_ns[run] > TIMING_END_NS) r->late_ns[run] = TIMING_END_NS;
     *free_ns = larger(issued_ns - r->late_ns[run], *free_ns) +

@@ -187,7 +187,29 @@ def test_a_program_whose_work_varies_without_waits_for_a_processor_lost_nothing(
         for n in range(4000)
     ]
     run = made([*steps, Step(0.01, timed=True, wait=True)])
-    assert run.lost.likely_ns <= 0.01 * run.lost.of_ns
+    # Only of the 256 issues after the stall, the longer gaps count.
+    assert run.lost.likely_ns <= 0.03 * run.lost.of_ns
+    assert run.lost.least_ns <= 0.01 * run.lost.of_ns
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_issues_that_take_longer_while_memory_moves_are_lost(processes: int) -> None:
+    steps = [
+        Step(0.01, 0.02 * (n % 20 == 3), after_ms=0.03, slowed_ms=0.02 * (n % 3 != 0),
+             timed=n % 16 == 0)
+        for n in range(4000)
+    ]  # fmt: skip
+    run = Run()
+    run.neighbours(processes)
+    for step in [*steps, Step(0.01, timed=True, wait=True)]:
+        run.step(step)
+    told_ms = run.lost.likely_ns / MS
+    if processes:  # their work may be the cause
+        assert told_ms < 0.2 * run.truth_ms
+    else:
+        assert told_ms == pytest.approx(run.truth_ms, rel=0.35)
+        assert run.lost.delayed_ns == 0, "no core was missing"
+    assert run.lost.least_ns <= run.truth_ms * MS
 
 
 def test_what_it_waited_while_the_gpu_was_busy_costs_nothing() -> None:
