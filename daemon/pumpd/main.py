@@ -20,14 +20,9 @@ from pathlib import Path
 import pump
 from pump.cli.support.lines import BadInputError, OneLineParser, add_value, checked, say
 from pump.config import checks
-from pump.config.job import (
-    DEFAULT_LOG_LEVEL,
-    DEFAULT_POLICY,
-    DEFAULT_PRIORITY,
-    LOG_LEVELS,
-    POLICIES,
-)
+from pump.config.checks import LOG_LEVELS, POLICIES
 from pump.config.layers import ADMINISTRATORS_FILE
+from pump.config.settings import DEFAULTS
 from pump.config.values import seconds
 from pump.names import quoted
 from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX, learned_folder
@@ -79,14 +74,14 @@ def _parser() -> OneLineParser:
     value(
         "--policy NAME",
         checks.policy,
-        f"{' or '.join(POLICIES)} (default: {DEFAULT_POLICY})",
-        default=DEFAULT_POLICY,
+        f"{' or '.join(POLICIES)} (default: {DEFAULTS.policy})",
+        default=DEFAULTS.policy,
     )
     value(
         "--log-level LEVEL",
         checks.log_level,
-        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL})",
-        default=DEFAULT_LOG_LEVEL,
+        f"{', '.join(LOG_LEVELS)} (default: {DEFAULTS.log_level})",
+        default=DEFAULTS.log_level,
     )
     add("--log-file", metavar="FILE", help="append log lines to FILE (default: no log)")
     add(
@@ -125,7 +120,7 @@ def _parser() -> OneLineParser:
         "--priority N",
         checks.priority,
         "priority when GPUs are shared, from -10 to 10",
-        default=DEFAULT_PRIORITY,
+        default=DEFAULTS.priority,
     )
     add("--record-job", metavar="JSON", default="", help="metadata for the header of recordings")
     add(
@@ -193,7 +188,7 @@ def _serve_options(parser: OneLineParser) -> None:
     value(
         "--log-level LEVEL",
         checks.log_level,
-        f"{', '.join(LOG_LEVELS)} (default: {DEFAULT_LOG_LEVEL}); log lines go to stderr",
+        f"{', '.join(LOG_LEVELS)} (default: {DEFAULTS.log_level}); log lines go to stderr",
     )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pump.cli import main as verbs
 from pump.cli.support import options
-from pump.config.job import GRANULARITIES, LOG_LEVELS, POLICIES
+from pump.config.checks import GRANULARITIES, LOG_LEVELS, POLICIES
 from pump_lab import profiles
 
 MADE = "made by docs/made/make_docs.py from the command's own options"

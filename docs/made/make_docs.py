@@ -85,7 +85,7 @@ def pages() -> dict[Path, str]:
     first = {DOCS / "first-card.md": first_call.first_card_page(answers)}
     python = {DOCS / "reference" / "python.md": python_page.page()}
     sources = {
-        "reference/configuration.md": ("pump/config/schema.py", reference.markdown()),
+        "reference/configuration.md": ("pump/config/settings.py", reference.markdown()),
         "guides/choose.md": (str(intensity.DATA.relative_to(ROOT)), intensity.table()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
         "published.md": (str(PUBLISHED.relative_to(ROOT)), published()),

@@ -11,7 +11,7 @@ import pump
 from pump.cli import main as verbs
 from pump.cli.support import options
 from pump.cli.support.lines import OneLineParser
-from pump.config import checks
+from pump.config.settings import JOB, variable
 
 SEE_ALSO = {
     "pump-run": ("pump", "pumpd"),
@@ -96,10 +96,10 @@ def _variables(name: str) -> Iterator[str]:
     """Yields the environment variables; each job setting of pump-run has one with its name."""
     if name == "pump-run":
         shown = {action.dest: action for action in options.parser()._actions if _shown(action)}
-        for key in checks.JOB:
+        for key in JOB:
             option = shown[key].option_strings[-1] if key in shown else ""
             text = f"As {option}." if option else f"The setting {key} of pump.toml."
-            yield from (".TP", _bold(f"PUMP_{key.upper()}"), _plain(text))
+            yield from (".TP", _bold(variable(key)), _plain(text))
     yield from _rows(man_texts.VARIABLES[name])
 
 

@@ -7,7 +7,7 @@ import os
 
 from pump.cli.support.lines import BadInputError, OneLineParser
 from pump.config import layers
-from pump.config.job import JobConfig
+from pump.config.settings import JOB, NEVER, TRUSTED, JobConfig
 from pump.names import quoted
 
 HELP = "show the settings that apply here, check a file, print an example"
@@ -62,9 +62,8 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _show(asked: argparse.Namespace) -> int:
-    from pump.config import checks
     from pump.config.files import to_toml
-    from pump.config.reference import settings
+    from pump.config.reference import entries
 
     environ = dict(os.environ)
     try:
@@ -72,9 +71,9 @@ def _show(asked: argparse.Namespace) -> int:
     except layers.ConfigInputError as error:
         raise BadInputError(str(error)) from None
     job = resolved.apply(JobConfig(command=["job"]))
-    without = {setting.key: setting.default for setting in settings() if setting.table == "job"}
+    without = {entry.key: entry.default for entry in entries() if entry.table == "job"}
     rows = [("[job]", "")]
-    for key in checks.JOB:
+    for key in JOB:
         value = getattr(job, key)
         origin = resolved.origins.get(key, layers.DEFAULT)
         unset = value in ("", []) and key not in resolved.values
@@ -113,7 +112,6 @@ def _trust(asked: argparse.Namespace) -> int:
     """Trusts the file, and prints the settings that this allows. Raises BadInputError if the file
     cannot be trusted."""
     from pump.config import files, folder, trust
-    from pump.config.schema import NEVER, TRUSTED
 
     path = folder.absolute(asked.file)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pump.cli.support import guide
 from pump.cli.support import options as pump_run
 from pump.cli.support.lines import BadInputError, take_options_as_words
+from pump.config.settings import variable
 from pump.config.values import nearest, shown
 
 HELP = "explain a line or a word that pump printed, a setting or an option"
@@ -83,14 +84,14 @@ def _settings(width: int) -> Iterator[tuple[set[str], list[str]]]:
     from pump.config import reference
 
     actions = pump_run.parser()._actions
-    for setting in reference.settings():
+    for setting in reference.entries():
         key = setting.key or setting.table
         of_job = setting.table == "job"
         own = [action for action in actions if of_job and action.dest == key]
         actions = [action for action in actions if action not in own]
         facts = {
             "option": ", ".join(map(_usage, own)),
-            "variable": f"PUMP_{key.upper()}" if of_job else "",
+            "variable": variable(key) if of_job else "",
             "file": f"{key} = {setting.example}"
             + (f" in [{setting.table}]" if setting.key else ""),
             "default": setting.default.replace("`", ""),

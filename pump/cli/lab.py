@@ -15,7 +15,7 @@ from pump.cli.support.lines import BadInputError
 if TYPE_CHECKING:
     import argparse
 
-    from pump.config.job import JobConfig
+    from pump.config.settings import JobConfig
 
 PACKAGE = "pump_lab"
 OPTIONS = ("--virtual", "--virtual-set")

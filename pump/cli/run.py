@@ -16,7 +16,8 @@ from pump.cli import devices, lab
 from pump.cli.support import command, environment, exports, options
 from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
-from pump.config.job import LOG_LEVELS, JobConfig, Recording
+from pump.config.checks import LOG_LEVELS
+from pump.config.settings import JobConfig
 from pump.config.values import BadValueError
 
 HELP = "run a CUDA program under pump; the same as pump-run"
@@ -81,7 +82,7 @@ def _note(config: JobConfig, text: str) -> None:
 def _check_files(resolved: layers.Resolved) -> None:
     """Raises BadInputError if an output file from the environment or a configuration file cannot
     be written. Files from options have already been checked."""
-    for key, check in (("log_file", options.writable_log), ("record", options.writable_record)):
+    for key, check in options.WRITABLE.items():
         if key in resolved.values and resolved.origins[key] != layers.OPTION:
             try:
                 check(resolved.values[key])
@@ -106,8 +107,7 @@ def _run(config: JobConfig, environ: dict[str, str]) -> None:
             _note(config, decided(config))
             for choice in environment.choices(config, environ):
                 _note(config, f"granularity {choice}")
-        recording = _recording(config, parts.virtual)
-        socket_path = _pumpd(_with_duplicates(config, parts.virtual), environ, recording)
+        socket_path = _pumpd(_with_duplicates(config, parts.virtual), environ, parts.virtual)
         parts = parts._replace(
             socket_path=socket_path,
             ledger=_ledger(),
@@ -161,18 +161,6 @@ def _with_duplicates(config: JobConfig, virtual: lab.Virtual | None) -> JobConfi
     return config._replace(duplicates="on" if pay else "off")
 
 
-def _recording(config: JobConfig, virtual: lab.Virtual | None) -> Recording | None:
-    """Prepares the file of --record. Returns None if nothing is recorded."""
-    if not config.record:
-        return None
-    from pump.cli.support import recording
-
-    folder, notes = recording.prepare(config.record, config.record_beneath)
-    for note in notes:
-        _note(config, note)
-    return Recording(folder, recording.job_facts(config, virtual.facts if virtual else None))
-
-
 def _ledger() -> str | None:
     try:
         return paths.ledger_folder()
@@ -181,15 +169,26 @@ def _ledger() -> str | None:
         return None
 
 
-def _pumpd(config: JobConfig, environ: dict[str, str], recording: Recording | None) -> str | None:
+def _pumpd(config: JobConfig, environ: dict[str, str], virtual: lab.Virtual | None) -> str | None:
+    """Starts pumpd, and returns its socket, None if it cannot start. Prepares the recording, and
+    raises BadInputError if this is not possible."""
     from pump.cli.support import launch
 
+    recorded = None
+    if config.record:
+        from pump.cli.support import recording
+
+        folder, notes = recording.prepare(config.record, config.record_beneath)
+        for note in notes:
+            _note(config, note)
+        facts = recording.job_facts(config, virtual.facts if virtual else None)
+        recorded = launch.Recording(folder, facts)
     try:
-        return launch.start_pumpd(config, environ, recording)
+        return launch.start_pumpd(config, environ, recorded)
     except launch.NoPumpdError as error:
         without = "prefetching and recording" if config.record else "prefetching"
         say(options.PROGRAM, f"runs without {without}, pumpd cannot start: {error}")
         return None
     finally:
-        if recording is not None:
-            os.close(recording.folder)
+        if recorded is not None:
+            os.close(recorded.folder)

@@ -10,14 +10,17 @@ Every function raises BadValueError, one line that names the value and the remed
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from pump.config import keep
-from pump.config.job import DUPLICATES, GRANULARITIES, LOG_LEVELS, POLICIES, REPORTS
 from pump.config.values import BYTES_MAX, BadValueError, choose, parse_amount, shown, whole_number
 
 NAME_CHARACTERS_MAX = 64
 PRIORITY_MAX = 10
+POLICIES = ["demand", "window", "planned"]
+GRANULARITIES = ["native", "tensor", "auto"]
+LOG_LEVELS = ["error", "warning", "info", "debug"]
 
 
 def name(text: str) -> str:
@@ -44,25 +47,11 @@ def amount(value: str | int) -> str:
     return parse_amount(str(value))
 
 
-def report(text: str) -> str:
-    """Checks for one of REPORTS, the kinds of free memory that cuMemGetInfo may report. Raises
-    BadValueError."""
-    return choose(text, REPORTS, "kind of report")
-
-
-def policy(text: str) -> str:
-    """Checks for one of POLICIES. Raises BadValueError."""
-    return choose(text, POLICIES, "policy")
-
-
-def duplicates(text: str) -> str:
-    """Checks for one of DUPLICATES. Raises BadValueError."""
-    return choose(text, DUPLICATES, "choice of duplicates")
-
-
-def granularity(text: str) -> str:
-    """Checks for one of GRANULARITIES. Raises BadValueError."""
-    return choose(text, GRANULARITIES, "granularity")
+policy = partial(choose, names=POLICIES, what="policy")
+report = partial(choose, names=["budget", "limit"], what="kind of report")
+duplicates = partial(choose, names=["auto", "on", "off"], what="choice of duplicates")
+granularity = partial(choose, names=GRANULARITIES, what="granularity")
+log_level = partial(choose, names=LOG_LEVELS, what="log level")
 
 
 def truth(value: str | bool) -> bool:
@@ -73,11 +62,6 @@ def truth(value: str | bool) -> bool:
     if found is None:
         raise BadValueError(f"must be true or false, not '{shown(str(value))}'")
     return found
-
-
-def log_level(text: str) -> str:
-    """Checks for one of LOG_LEVELS. Raises BadValueError."""
-    return choose(text, LOG_LEVELS, "log level")
 
 
 def keep_device(value: str | Sequence[str]) -> list[str]:
@@ -115,24 +99,3 @@ def file_name(text: str) -> str:
             f"'{shown(text)}' starts in the current folder, which has been deleted; write "
             "an absolute path"
         ) from None
-
-
-# Checks by key, which is the name of JobConfig's field and, as PUMP_<KEY>, of the variable.
-JOB: dict[str, Callable[..., object]] = {
-    "name": name,
-    "priority": priority,
-    "budget": amount,
-    "limit": amount,
-    "report": report,
-    "policy": policy,
-    "duplicates": duplicates,
-    "granularity": granularity,
-    "keep_device": keep_device,
-    "devices": devices,
-    "record": file_name,
-    "record_command": truth,
-    "keep_learned": truth,
-    "log_level": log_level,
-    "log_file": file_name,
-    "quiet": truth,
-}

@@ -2,7 +2,7 @@
 
 A pump.toml in the folder where pump-run starts is read without being named. So it must belong to
 the user; otherwise another user could control the user's job from a shared folder. Even so, its
-text may come from another person (a cloned repository): schema.FOLDER lists the settings that
+text may come from another person (a cloned repository): Setting.folder tells which settings
 apply.
 
 Imports msgspec and tomllib: pump-run imports this module only if there is a file.
@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from pump import inputs
 from pump.config import locate, values
-from pump.config.schema import ADMINISTRATORS, ConfigFile, RuleFile
+from pump.config.schema import ADMINISTRATORS, CONFIG
+from pump.config.settings import Setting, settings
 from pump.config.values import BadValueError, nearest
 from pump.names import escaped, one_line, quoted
 
@@ -46,14 +48,12 @@ class FileValues(NamedTuple):
     """The settings of a file.
 
     `path`: its name in messages. `tables`: values by table and key, in pump's form. `lines`: line
-    numbers by path of a key. `checked`: all settings, with defaults for keys that the file does
-    not set. `content`: the file's bytes.
+    numbers by path of a key. `content`: the file's bytes.
     """
 
     path: str
     tables: dict[str, dict[str, Any]]
     lines: dict[tuple[str, ...], int]
-    checked: ConfigFile | RuleFile
     content: bytes
 
     def origin(self, *path: str) -> str:
@@ -67,7 +67,7 @@ def load(
     administrators: bool = False,
     own: bool = False,
     shown: str | None = None,
-    schema: type[ConfigFile | RuleFile] = ConfigFile,
+    schema: Mapping[str, object] = CONFIG,
 ) -> FileValues | None:
     """Returns the settings of the file at `path`; None if there is no file.
 
@@ -75,7 +75,7 @@ def load(
     `own`: the file was not named. Raises NotOursError unless it is a regular file of the user or
         of root that not all users may write to.
     `shown`: its name in messages; None: `path`.
-    `schema`: the kind of file.
+    `schema`: the tables that the file may hold.
     Raises ConfigError with all faults that were found.
     """
     shown = shown or path
@@ -140,7 +140,7 @@ def parse(
     shown: str,
     *,
     administrators: bool,
-    schema: type[ConfigFile | RuleFile] = ConfigFile,
+    schema: Mapping[str, object] = CONFIG,
 ) -> FileValues:
     """Returns the settings in a file's bytes. Raises ConfigError with all faults."""
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -166,15 +166,15 @@ def parse(
             break
         if name in ADMINISTRATORS and not administrators:
             reading.fault((name,), f"only /etc/pump/config.toml may set [{name}]")
-        elif name not in schema.__struct_fields__:
-            reading.unknown((name,), list(schema.__struct_fields__), "table")
+        elif name not in schema:
+            reading.unknown((name,), list(schema), "table")
         elif not isinstance(table, dict):
             reading.fault((name,), f"{name} is a table; write [{name}]")
         else:
             tables[name] = reading.table(name, table)
     if reading.faults:
         raise ConfigError([line for _, line in sorted(reading.faults)])
-    return FileValues(shown, tables, lines, msgspec.convert(tables, schema), data)
+    return FileValues(shown, tables, lines, data)
 
 
 def _syntax(shown: str, message: str) -> str:
@@ -191,7 +191,7 @@ class _Reading:
         self,
         shown: str,
         lines: dict[tuple[str, ...], int],
-        schema: type[ConfigFile | RuleFile],
+        schema: Mapping[str, object],
     ) -> None:
         self.shown = shown
         self.schema = schema
@@ -212,25 +212,25 @@ class _Reading:
         self.fault(path, f"unknown {what} '{name}'{hint}; known: {', '.join(sorted(known))}")
 
     def table(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        hint = get_type_hints(self.schema, include_extras=True)[name]
-        if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
-            value = self.value((name,), content, hint)
+        known = settings(self.schema[name])
+        if "" in known:
+            value = self.value((name,), content, known[""])
             return value if isinstance(value, dict) else {}
-        fields = get_type_hints(hint, include_extras=True)
         values: dict[str, Any] = {}
         for key, value in content.items():
             if self.full():
                 break
-            if key not in fields:
-                self.unknown((name, key), list(fields), "key")
+            if key not in known:
+                self.unknown((name, key), list(known), "key")
             else:
-                values[key] = self.value((name, key), value, fields[key])
+                values[key] = self.value((name, key), value, known[key])
         return values
 
-    def value(self, path: tuple[str, ...], value: object, hint: Any) -> object:
+    def value(self, path: tuple[str, ...], value: object, setting: Setting) -> object:
         """Returns the value in pump's form. If it is invalid, adds a fault and returns None."""
-        meta = hint.__metadata__[0]
-        example = to_toml(meta.examples[0])
+        example = to_toml(setting.example)
+        bounds = msgspec.Meta(ge=setting.least, le=setting.most)
+        hint = Annotated[setting.kind, bounds]  # type: ignore[name-defined]
         try:
             converted = msgspec.convert(value, hint, strict=True)
         except msgspec.ValidationError as error:
@@ -239,9 +239,8 @@ class _Reading:
             remedy = f"write for instance {path[-1]} = {example}" if len(path) > 1 else ""
             self.fault(path, f"{'.'.join(path)}: {message}{remedy and f'; {remedy}'}")
             return None
-        check = meta.extra["check"]
         try:
-            return check(converted) if check else converted
+            return setting.check(converted)
         except BadValueError as error:
             self.fault(path, f"{'.'.join(path)}: {error}")
             return None

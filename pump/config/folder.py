@@ -1,4 +1,4 @@
-"""Selects the settings of a folder's own pump.toml that apply, by schema.FOLDER.
+"""Selects the settings of a folder's own pump.toml that apply, by Setting.folder.
 
 The file may have come with a folder that the user has cloned or unpacked. A file that --config
 names may set everything.
@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 
 from pump.config.files import FileValues
-from pump.config.job import Layer
-from pump.config.schema import AT_ONCE, FOLDER, NEVER, TRUSTED
+from pump.config.settings import AT_ONCE, JOB, NEVER, TRUSTED, Layer
 from pump.names import quoted
 
 
@@ -23,7 +22,7 @@ def absolute(path: str) -> str:
 
 def asks(found: FileValues, when: str) -> list[str]:
     """Returns the settings of a file that apply at `when` (AT_ONCE, TRUSTED, NEVER)."""
-    return [key for key in found.tables.get("job", {}) if FOLDER.get(key, NEVER) == when]
+    return [key for key in found.tables.get("job", {}) if JOB[key].folder == when]
 
 
 def outside(record: str, folder: str) -> bool:

@@ -11,26 +11,17 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pump.config import files, layers, rule_checks
-from pump.config.job import JobConfig
-from pump.config.schema import MatchTable, RuleFile
+from pump.config.schema import RULE, Match
+from pump.config.settings import JOB, JobConfig
 
 HEADER, END = "pump-jobs 1", "end"
 FOLDER = "jobs.d"
 MACHINES_FOLDER = f"/etc/pump/{FOLDER}"
 COMPILED_BYTES_MAX = 65535
 RULES_MAX = 256
-SETTINGS = (
-    *("name", "priority", "budget", "limit", "budget_most", "limit_most", "report", "policy"),
-    *("duplicates", "keep_device", "keep_learned", "log_level", "log_file", "quiet"),
-)
-"""Fields of JobConfig in the compiled file, as PUMP_<NAME>."""
-NOT_HERE = {
-    "granularity": "frameworks read it before cuInit",
-    "devices": "CUDA reads it before cuInit",
-    "record": "recordings need pump-run",
-    "record_command": "recordings need pump-run",
-}
-"""Settings of [job] that a rule cannot have, and why."""
+SETTINGS = [key for key, setting in JOB.items() if not setting.not_in_rules]
+SETTINGS += ["budget_most", "limit_most"]
+"""Fields of JobConfig in the compiled file, as variables."""
 
 
 class RuleError(Exception):
@@ -45,7 +36,7 @@ class Rule(NamedTuple):
     """A rule: the name of its file, the patterns to match, the job's configuration."""
 
     name: str
-    match: MatchTable
+    match: Match
     config: JobConfig
 
     def differs(self, executable: str, command: str, cgroup: str | None = None) -> str:
@@ -96,23 +87,18 @@ def load(folder: str, environ: Mapping[str, str], *, machine: bool) -> list[Rule
 
 
 def _load(path: str, environ: Mapping[str, str], *, machine: bool) -> Rule:
-    found = files.load(path, own=True, schema=RuleFile)
+    found = files.load(path, own=True, schema=RULE)
     if found is None:
         raise RuleError([f"{path} is a dead link; remove it"])
-    assert isinstance(found.checked, RuleFile)
-    match, asked = found.checked.match, found.tables.get("job", {})
+    match, asked = Match(**found.tables.get("match", {})), found.tables.get("job", {})
     if not (match.executable or match.command or match.cgroup):
         raise RuleError(
             [f"{path}: [match] has no pattern; write executable, command or cgroup there"]
         )
-    for key, why in NOT_HERE.items():
-        if key in asked:
-            raise RuleError(
-                [
-                    f"{found.origin('job', key)}: a rule cannot set {key}, because {why}; use "
-                    "pump-run"
-                ]
-            )
+    for key in asked:
+        if why := JOB[key].not_in_rules:
+            where = found.origin("job", key)
+            raise RuleError([f"{where}: a rule cannot set {key}, because {why}; use pump-run"])
     name = os.path.basename(path).removesuffix(".toml")
     if not name.isprintable():
         raise RuleError([f"{path!r}: the name must be printable; rename the file"])
@@ -144,13 +130,6 @@ def compiled(rules: Iterable[Rule]) -> str:
 
 
 def settings(config: JobConfig) -> list[str]:
-    """Returns PUMP_<NAME>=value for each setting that shim or pumpd use."""
-    found = []
-    for key in SETTINGS:
-        value = getattr(config, key)
-        if isinstance(value, bool):
-            value = "yes" if value else "no"
-        text = ",".join(value) if isinstance(value, list) else str(value)
-        if text and "\n" not in text:
-            found.append(f"PUMP_{key.upper()}={text}")
-    return found
+    """Returns PUMP_<KEY>=value for each setting that shim or pumpd use."""
+    pairs = config.variables(SETTINGS).items()
+    return [f"{name}={text}" for name, text in pairs if text and "\n" not in text]

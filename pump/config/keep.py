@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pump.config.job import DEFAULT_KEEP_DEVICE
 from pump.config.values import BLOCK_BYTES, BadValueError, nearest, parse_size, shown
 
 NONE = "none"
 WORDS = ("ipc", "stream-ordered", "vmm")
 KINDS = ("below", "library", *WORDS, NONE)
+# Memory that stays device memory by default: buffers that NCCL, NVSHMEM and UCX register with
+# network cards or with other GPUs, and allocations to be shared by IPC. Excludes UCX's libucm,
+# because it wraps the allocations of all libraries.
+DEFAULT = ["library=libnccl", "library=libnvshmem", "library=libuct", "ipc"]
 # Bounds of the shim (memory/rules.c).
 LIBRARIES_MAX = 16
 NAME_MAX = 63
@@ -34,7 +37,7 @@ def combine(rules: list[str]) -> list[str]:
 
     Raises BadValueError for more libraries than the shim supports.
     """
-    combined = list(DEFAULT_KEEP_DEVICE)
+    combined = list(DEFAULT)
     for rule in rules:
         if rule == NONE:
             combined = []

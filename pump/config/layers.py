@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pump.config import checks
-from pump.config.job import JobConfig, Layer
+from pump.config.settings import DEFAULTS, JOB, JobConfig, Layer, variable
 from pump.config.values import BadValueError, closest
 from pump.names import quoted
 
@@ -112,13 +111,13 @@ def environment(environ: Mapping[str, str]) -> Layer:
     if _inside_a_job(environ):
         return Layer({}, {})
     values, origins = {}, {}
-    for key, check in checks.JOB.items():
-        name = f"PUMP_{key.upper()}"
+    for key, setting in JOB.items():
+        name = variable(key)
         text = environ.get(name, "")
         if not text:
             continue
         try:
-            values[key] = check(text)
+            values[key] = setting.check(text)
         except BadValueError as error:
             raise ConfigInputError(f"{name}: {error}") from None
         origins[key] = name
@@ -139,7 +138,7 @@ OTHER_VARIABLES = (
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Returns sentences about unknown variables PUMP_... that resemble one of pump's variables.
     Other unknown variables may belong to another program."""
-    known = [key.upper() for key in checks.JOB] + list(OTHER_VARIABLES)
+    known = [key.upper() for key in JOB] + list(OTHER_VARIABLES)
     asked = [name.removeprefix("PUMP_") for name in environ if name.startswith("PUMP_")]
     unknown = [name for name in asked if name not in known]
     near = {name: closest(name, [one.lower() for one in known]) for name in unknown}
@@ -225,7 +224,7 @@ def _bound_priority(resolved: Resolved) -> None:
     """Lowers the priority to the administrator's bound. The shim bounds budget and limit, because
     it knows the GPU's memory."""
     most = resolved.most.get("priority")
-    asked = resolved.values.get("priority", JobConfig._field_defaults["priority"])
+    asked = resolved.values.get("priority", DEFAULTS.priority)
     if most is None or asked <= most:
         return
     origin = resolved.most_origins["priority"]

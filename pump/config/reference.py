@@ -1,31 +1,31 @@
-"""Makes the tables of docs/reference/configuration.md and `pump config example` from the schema."""
+"""Makes the tables of docs/reference/configuration.md and `pump config example` from settings."""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple, get_type_hints
-
-import msgspec
+from typing import NamedTuple
 
 from pump.config.files import to_toml
-from pump.config.schema import ADMINISTRATORS, ConfigFile
+from pump.config.schema import ADMINISTRATORS, CONFIG
+from pump.config.settings import Setting, settings
 
 KINDS = {
-    "str": "string",
-    "int": "integer",
-    "float": "number",
-    "bool": "true or false",
-    "str | int": "amount",
-    "list[str]": "list of strings",
-    "list[str | int]": "list of numbers or strings",
-    "dict[str, int]": "integers by name",
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    str | int: "amount",
+    list[str]: "list of strings",
+    list[str | int]: "list of numbers or strings",
+    dict[str, int]: "integers by name",
 }
 
 
-class Setting(NamedTuple):
-    """One key of a table, for users. default, example: TOML, or a description."""
+class Entry(NamedTuple):
+    """A setting, for users. key: "" for a table whose keys users choose. default, example: TOML, or
+    a description."""
 
     table: str
     key: str
@@ -35,41 +35,22 @@ class Setting(NamedTuple):
     example: str
 
 
-def settings() -> Iterator[Setting]:
-    """Yields every setting of every table, in the schema's order."""
-    for name, hint in get_type_hints(ConfigFile, include_extras=True).items():
-        if hasattr(hint, "__metadata__"):
-            yield _setting(name, "", hint, {})
-            continue
-        defaults = hint()
-        for key, annotated in get_type_hints(hint, include_extras=True).items():
-            yield _setting(name, key, annotated, getattr(defaults, key))
-
-
-def _setting(table: str, key: str, hint: Any, default: object) -> Setting:
-    meta: msgspec.Meta = hint.__metadata__[0]
-    assert meta.description and meta.examples and meta.extra
-    words = meta.extra["without"]
-    kind = hint.__origin__
-    name = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
-    return Setting(
-        table,
-        key,
-        KINDS[name],
-        meta.description,
-        words or ("none" if default in ("", [], {}) else f"`{to_toml(default)}`"),
-        to_toml(meta.examples[0]),
-    )
+def entries() -> Iterator[Entry]:
+    """Yields every setting of every table, in the order of the tables."""
+    for name, table in CONFIG.items():
+        for key, row in settings(table).items():
+            default = "none" if row.default in ("", [], {}) else f"`{to_toml(row.default)}`"
+            without = row.without or default
+            yield Entry(name, key, KINDS[row.kind], row.description, without, to_toml(row.example))
 
 
 def tables() -> dict[str, str]:
-    """Returns the description of each table, by its name."""
-    hints = get_type_hints(ConfigFile, include_extras=True)
+    """Returns the description of each table, by its name: the first paragraph of its class."""
     return {
-        name: hint.__metadata__[0].description
-        if hasattr(hint, "__metadata__")
-        else " ".join((inspect.getdoc(hint) or "").split())
-        for name, hint in hints.items()
+        name: table.description
+        if isinstance(table, Setting)
+        else " ".join((inspect.getdoc(table) or "").partition("\n\n")[0].split())
+        for name, table in CONFIG.items()
     }
 
 
@@ -81,7 +62,7 @@ def example(*, administrators: bool) -> str:
         if (table in ADMINISTRATORS) != administrators:
             continue
         lines += [*_comment(description), f"[{table}]", ""]
-        for setting in settings():
+        for setting in entries():
             if setting.table != table or not setting.key:
                 continue
             default = setting.default.strip("`")
@@ -102,9 +83,9 @@ def markdown() -> str:
     for table, description in tables().items():
         where = " Only in /etc/pump/config.toml." if table in ADMINISTRATORS else ""
         parts += [f"### [{table}]", "", description + where, ""]
-        rows = [s for s in settings() if s.table == table and s.key]
+        rows = [s for s in entries() if s.table == table and s.key]
         if not rows:
-            (only,) = (s for s in settings() if s.table == table)
+            (only,) = (s for s in entries() if s.table == table)
             parts += [f"Example: `{table} = {only.example}`", ""]
             continue
         parts += ["| key | kind | meaning | default | example |", "|---|---|---|---|---|"]

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from pump.config.schema import ServiceTable
+from pump.config.schema import Service
 from pump.model import bounds
 from pump.wire.abi import HEADERS, SHM_BYTES, contract, ffi, lib
-from pumpd.service.settings import ServiceSettings
 
 ROOMS = ("", "/extents", "/model", "/predict")
 INCLUDE = [Path("shim/include"), *(Path(f"daemon/core{room}") for room in ROOMS), Path()]
@@ -99,7 +98,7 @@ def test_constants_agree_with_the_compiler(tmp_path: Path) -> None:
 
 def test_bounds_that_python_needs_without_the_library_are_those_of_c() -> None:
     assert bounds.RESERVE_PERCENT == lib.PUMP_RESERVE_PERCENT
-    assert f"{bounds.RESERVE_PERCENT}%" == ServiceTable().reserve == ServiceSettings.reserve
+    assert f"{bounds.RESERVE_PERCENT}%" == Service().reserve
     assert bounds.without_reserve(1000) == 970
 
 

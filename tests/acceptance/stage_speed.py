@@ -108,7 +108,7 @@ def virtual_parts(context: Context, model: str) -> dict[str, Any]:
 
 def policies() -> list[str]:
     """Returns all policies of pump-run, demand first: the others are compared with it."""
-    from pump.config.job import POLICIES
+    from pump.config.checks import POLICIES
 
     return [speed_plan.DEMAND, *(name for name in POLICIES if name != speed_plan.DEMAND)]
 

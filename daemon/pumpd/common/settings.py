@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pump.config.job import DEFAULT_PRIORITY
+from pump.config.settings import DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WorkerSettings:
     record_job: str = ""
     client_number: int = 1
     job_name: str = ""
-    priority: int = DEFAULT_PRIORITY
+    priority: int = DEFAULTS.priority
     client_command: tuple[str, ...] = ()
     duplicates: bool = False
     learned_folder: str = ""

@@ -27,7 +27,7 @@ from pump import paths
 from pump.cli.support import launch
 from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump.names import quoted
 from pump.wire.server import peer_of
 from pumpd.common import link

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from pump import paths
 from pump.cli.support.lines import BadInputError, say
-from pump.config import files
-from pump.config.job import DEFAULT_LOG_LEVEL
+from pump.config import files, schema
 from pump.config.layers import ADMINISTRATORS_FILE
-from pump.config.schema import ConfigFile
+from pump.config.settings import DEFAULTS
 from pump.names import quoted
 from pumpd.common import link
 from pumpd.common.loglines import Formatter
@@ -45,7 +44,7 @@ log = logging.getLogger("pumpd")
 def run(asked: argparse.Namespace) -> int:
     """Runs the service until SIGTERM; returns 0. Raises BadInputError if it cannot start."""
     manager = Manager()
-    _start_log(DEFAULT_LOG_LEVEL)
+    _start_log(DEFAULTS.log_level)
 
     def settings() -> ServiceSettings:
         return read_settings(asked)
@@ -54,7 +53,7 @@ def run(asked: argparse.Namespace) -> int:
         first = settings()
     except ValueError as error:
         raise BadInputError(str(error)) from None
-    log.setLevel(first.log_level.upper())
+    log.setLevel(first.table.log_level.upper())
     account = _account(asked.run_as) if asked.run_as else None
     listeners, path = _listeners(asked.socket, asked.open)
     if account is not None:
@@ -108,21 +107,17 @@ def read_settings(asked: argparse.Namespace) -> ServiceSettings:
         raise ValueError(str(error)) from None
     if found is None and asked.config != ADMINISTRATORS_FILE:
         log.warning("--config: there is no file %s; using defaults", asked.config)
-    content = found.checked if found else ConfigFile()
-    assert isinstance(content, ConfigFile)
-    table = content.service
-    reserve = str(table.reserve)
+    tables = found.tables if found else {}
+    table = schema.Service(**tables.get("service", {}))
+    limits = schema.Limits(**tables.get("limits", {}))
     return ServiceSettings(
-        quotas=Quotas(user_jobs=table.jobs_per_user, priority_most=content.limits.priority),
+        quotas=Quotas(user_jobs=table.jobs_per_user, priority_most=limits.priority),
         beat_s=asked.beat or max(0.05, table.lease_s / BEATS_MISSED),
         settle_s=asked.settle or ServiceSettings.settle_s,
-        weights=_weights(content.shares),
+        weights=_weights(tables.get("shares", {})),
         observers=frozenset(user for name in table.observers for user in _ids("observers", name)),
-        root_sees_all=table.root_sees_all,
         owners=read_owners(),
-        reserve=reserve,
-        turns=table.turns,
-        log_level=asked.log_level or (table.log_level if found else DEFAULT_LOG_LEVEL),
+        table=table._replace(log_level=asked.log_level or table.log_level),
     )
 
 

@@ -260,7 +260,7 @@ class Service:
         self._watch(peer)
 
     def _identity(self, pid: int, user: int) -> Identity:
-        trusted = self._settings.root_sees_all and user in (0, os.geteuid())
+        trusted = self._settings.table.root_sees_all and user in (0, os.geteuid())
         privileged = trusted or user in self._settings.observers
         return Identity(pid, user, self._settings.owners.of(user), privileged)
 
@@ -463,8 +463,8 @@ class Service:
     def _configure(self) -> None:
         self._users.configure(self._settings.quotas.within(self._surroundings.descriptors))
         self._registry.weights = self._settings.weights
-        self._registry.reserve = self._settings.reserve
-        self._registry.turns = self._settings.turns
+        self._registry.reserve = self._settings.table.reserve
+        self._registry.turns = self._settings.table.turns
         # /etc/subuid may have changed: count all users again.
         for counts in (self._users.connections, self._users.silent, self._users.jobs):
             counts.clear()
@@ -481,7 +481,7 @@ class Service:
         try:
             self._settings = self._read_settings()
             self._configure()
-            log.setLevel(self._settings.log_level.upper())
+            log.setLevel(self._settings.table.log_level.upper())
             log.info("reloaded the configuration")
         except ValueError as error:
             log.error("cannot reload the configuration, keeping the old one: %s", error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pump.config.schema import Service
 from pumpd.service.owners import Owners
 from pumpd.service.quota import Quotas
 
@@ -15,9 +16,8 @@ class ServiceSettings:
 
     `beat_s`: longest time between a job's frames. `settle_s`: time after the service's start in
     which no lease grows. `weights`: weights of users by ID; other users have 1. `observers`: users
-    that see all jobs; root and the service's own user do so too if root_sees_all. `owners`: owners
-    of user IDs. `reserve`: part of each GPU that is never granted: bytes ("1073741824") or a share
-    ("3%"). `turns`: whether jobs take turns if they want much more memory than a GPU has.
+    that see all jobs; root and the service's own user do so too if table.root_sees_all. `owners`:
+    owners of user IDs. `table`: the table [service].
     """
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -25,8 +25,5 @@ class ServiceSettings:
     settle_s: float = 5.0
     weights: Mapping[int, float] = field(default_factory=dict)
     observers: frozenset[int] = frozenset()
-    root_sees_all: bool = True
     owners: Owners = field(default_factory=Owners)
-    reserve: str = "3%"
-    turns: bool = True
-    log_level: str = "warning"
+    table: Service = field(default_factory=Service)

@@ -22,7 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pump.config.job import POLICIES
+from pump.config.checks import POLICIES
 from pump.config.values import BLOCK_BYTES, BadValueError, choose
 from pump.model.client import ABSENT, ARRIVING, DISCARDING, HOST, LEAVING, MAYBE_EVICTED, RESIDENT
 from pump.policy import by_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pump import outputs, schemas
 from pump.cli.support.lines import BadInputError, Once, save
-from pump.config.job import DEFAULT_POLICY
+from pump.config.settings import DEFAULTS
 from pump.config.values import BadValueError, parse_size
 from pump.measure.progress import Progress
 from pump.model.bounds import with_reserve
@@ -30,7 +30,7 @@ EXAMPLES = (
 )
 
 COMPARED = (*("naive", "naive+discard", "window", "window+discard", "planned", "planned+discard"),)
-SWEEP_POLICIES = ("naive", DEFAULT_POLICY)
+SWEEP_POLICIES = ("naive", DEFAULTS.policy)
 TEXTS = (
     *("gpu_memory", "profile", "policy", "mapping", "host_memory", "flash", "flash_latency"),
     *("wake_ups", "json"),
@@ -64,7 +64,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", metavar="P", action=Once,
         help="such as naive, window or planned+discard; an unknown name lists all "
-        f"(default: {DEFAULT_POLICY}; for --sweep naive and {DEFAULT_POLICY})",
+        f"(default: {DEFAULTS.policy}; for --sweep naive and {DEFAULTS.policy})",
     )  # fmt: skip
     parser.add_argument("--compare", action="store_true", help="compare several policies")
     parser.add_argument("--sweep", action="store_true", help="compute a curve over memory sizes")
@@ -309,7 +309,7 @@ def _pair(text: str, least: float, most: float) -> tuple[float, float] | None:
 def _candidates(asked: argparse.Namespace) -> list[NamedPolicy]:
     from pump_lab.sim.named_policies import by_name
 
-    names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else (DEFAULT_POLICY,)
+    names = COMPARED if asked.compare else SWEEP_POLICIES if asked.sweep else (DEFAULTS.policy,)
     if asked.policy:
         names = (*names, asked.policy) if asked.compare else (asked.policy,)
     return [by_name(name) for name in dict.fromkeys(names)]

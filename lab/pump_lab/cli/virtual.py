@@ -16,7 +16,7 @@ from pump.cli.devices import DRIVER
 from pump.cli.lab import OPTIONS, Virtual
 from pump.cli.support.environment import listable
 from pump.cli.support.lines import BadInputError, add_value
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump.config.values import BadValueError
 from pump_lab.paths import library
 

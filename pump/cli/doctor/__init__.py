@@ -17,7 +17,7 @@ from pump.cli.doctor import host, probe, rules, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump.names import printable
 from pump.report.words import many
 

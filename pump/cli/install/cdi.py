@@ -21,7 +21,7 @@ from pump.cli.support import environment
 from pump.cli.support import options as pump_run
 from pump.cli.support.lines import BadInputError, take_options_as_words
 from pump.config import layers
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 
 HELP = "print a CDI specification that runs containers under pump"
 EXAMPLES = ("pump install cdi -- --budget 20GiB | sudo tee /etc/cdi/pump.json",)

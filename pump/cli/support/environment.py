@@ -1,12 +1,10 @@
 """Computes the environments of a job and of its pumpd from the user's environment. No I/O.
 
-The shim reads its settings from PUMP_BUDGET, PUMP_LIMIT, PUMP_REPORT, PUMP_LOG_LEVEL,
-PUMP_LOG_FILE, PUMP_QUIET, PUMP_KEEP_DEVICE, PUMP_GRANULARITY, PUMP_RECORD and PUMP_NAME (which
-`pump jobs` reads, too). PUMP_BUDGET_MOST and PUMP_LIMIT_MOST are the administrator's bounds. The
-shim also reads PUMP_SOCKET, PUMP_LEDGER, PUMP_NEIGHBOURS, PUMP_DISABLE, PUMP_JOB (shared by
-processes with a common limit) and PUMP_JOB_PID (the job's first process). Values from the user or
-an outer pump-run are replaced: a pump-run inside another one is its own job. PUMP_SUMMARY is the
-user's: a file for pump's counters, one JSON object when a process ends ("%p": the process id).
+The shim reads the variables of OF_SHIM. It also reads PUMP_RECORD, PUMP_SOCKET, PUMP_LEDGER,
+PUMP_NEIGHBOURS, PUMP_DISABLE, PUMP_JOB (shared by processes with a common limit) and PUMP_JOB_PID
+(the job's first process). Values from the user or an outer pump-run are replaced: a pump-run inside
+another one is its own job. PUMP_SUMMARY is the user's: a file for pump's counters, one JSON object
+when a process ends ("%p": the process id).
 """
 
 from __future__ import annotations
@@ -19,19 +17,17 @@ from typing import NamedTuple
 from pump import frameworks
 from pump.cli.lab import Virtual
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
 from pump.config.layers import RULES
+from pump.config.settings import JOB, JobConfig, variable
 from pump.frameworks.advice import Advice
 
 SHIM = "libpump.so"
+OF_SHIM = [*(key for key, setting in JOB.items() if setting.shim), "budget_most", "limit_most"]
+"""Fields of JobConfig for the shim and `pump jobs`; the last two are the administrator's bounds."""
 OURS = (
-    *("PUMP_SOCKET", "PUMP_BUDGET", "PUMP_LIMIT", "PUMP_LOG_LEVEL", "PUMP_LOG_FILE"),
-    *("PUMP_KEEP_DEVICE", "PUMP_GRANULARITY", "PUMP_REPORT", "PUMP_QUIET"),
-    *("PUMP_BUDGET_MOST", "PUMP_LIMIT_MOST", "PUMP_NAME"),
-    *("PUMP_RECORD", "PUMP_RECORD_COMMAND", "PUMP_KEEP_LEARNED"),
-    *("PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB", "PUMP_JOB_PID", RULES),
+    *map(variable, (*JOB, *OF_SHIM)),
+    *("PUMP_SOCKET", "PUMP_LEDGER", "PUMP_NEIGHBOURS", "PUMP_JOB", "PUMP_JOB_PID", RULES),
 )
-
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 CONNECTIONS_MOST = "32"
@@ -78,27 +74,17 @@ def for_job(config: JobConfig, parts: Parts, environ: Mapping[str, str]) -> dict
     preload = _preload(parts, environ.get("LD_PRELOAD", ""))
     _set_or_drop(job, "LD_PRELOAD", preload)
     if parts.shim:
-        job["PUMP_BUDGET"] = config.budget
-        job["PUMP_LIMIT"] = config.limit
-        _set_or_drop(job, "PUMP_BUDGET_MOST", config.budget_most)
-        _set_or_drop(job, "PUMP_LIMIT_MOST", config.limit_most)
-        job["PUMP_REPORT"] = config.report
-        _set_or_drop(job, "PUMP_NAME", config.name)
-        job["PUMP_KEEP_DEVICE"] = ",".join(config.keep_device)
-        job["PUMP_GRANULARITY"] = config.granularity
+        job |= config.variables(key for key in OF_SHIM if getattr(config, key))
         job.update(_frameworks(config, environ).settings)
         job.setdefault(CONNECTIONS, CONNECTIONS_MOST)
         job[ADDRESS_SANITIZER] = _any_link_order(environ.get(ADDRESS_SANITIZER, ""))
-        job["PUMP_LOG_LEVEL"] = config.log_level
-        job["PUMP_LOG_FILE"] = config.log_file
-        _set_or_drop(job, "PUMP_QUIET", "1" if config.quiet else "")
         _set_or_drop(job, "PUMP_LEDGER", parts.ledger or "")
         _set_or_drop(job, "PUMP_JOB", parts.job)
         if parts.socket_path:
             job["PUMP_SOCKET"] = parts.socket_path
             job["PUMP_JOB_PID"] = str(parts.job_pid)
         if parts.socket_path and config.record:  # pumpd writes it
-            job["PUMP_RECORD"] = config.record
+            job |= config.variables(["record"])
     if parts.virtual is not None:
         job.update(parts.virtual.variables(environ))
     if parts.visible_devices is not None:

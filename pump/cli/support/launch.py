@@ -31,7 +31,7 @@ from typing import NamedTuple
 from pump import paths
 from pump.cli.support import environment
 from pump.cli.support.lines import say
-from pump.config.job import JobConfig, Recording
+from pump.config.settings import JobConfig
 from pump.names import of_job
 
 BACKLOG = 64
@@ -46,6 +46,16 @@ STACK_LEAST_BYTES = 8 << 20
 
 class NoPumpdError(Exception):
     """pumpd could not be started; the text gives the reason."""
+
+
+class Recording(NamedTuple):
+    """The data of a recording for pumpd, in addition to its path.
+
+    folder: a descriptor of the file's folder. job: the job's part of its header, JSON.
+    """
+
+    folder: int
+    job: str
 
 
 def start_pumpd(

@@ -47,6 +47,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
         super().__init__(*args, **more)
+        self.register("action", "once", Once)
         self.examples = examples
 
     def format_help(self) -> str:

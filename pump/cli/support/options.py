@@ -18,15 +18,9 @@ from typing import Any, NamedTuple
 import pump
 from pump import paths
 from pump.cli import lab
-from pump.cli.support.lines import BadInputError, Once, OneLineParser, add_value, checked
-from pump.config import checks, keep
-from pump.config.job import (
-    DEFAULT_GRANULARITY,
-    DEFAULT_POLICY,
-    DEFAULT_PRIORITY,
-    POLICIES,
-    JobConfig,
-)
+from pump.cli.support.lines import BadInputError, OneLineParser, add_value
+from pump.config import checks
+from pump.config.settings import EVERYDAY, JOB, OUTPUT, QUIETER, SHARING, JobConfig, Option
 from pump.config.values import BadValueError
 from pump.names import escaped
 
@@ -99,13 +93,14 @@ def _settings(asked: argparse.Namespace) -> dict[str, Any]:
         raise BadInputError("-q and -v contradict each other; give one of them")
     if asked.log_level is None and asked.verbose:
         asked.log_level = "debug" if asked.verbose > 1 else "info"
-    if asked.keep_device is not None:
-        try:
-            asked.keep_device = keep.combine(asked.keep_device)
-        except BadValueError as error:
-            raise BadInputError(f"--keep-device: {error}") from None
-    said = vars(asked)
-    return {key: said[key] for key in checks.JOB if said[key] is not None}
+    said = {key: value for key in JOB if (value := getattr(asked, key)) is not None}
+    for key, value in said.items():
+        if JOB[key].option.each:
+            try:
+                said[key] = JOB[key].check(value)
+            except BadValueError as error:
+                raise BadInputError(f"{JOB[key].option.usage.split()[0]}: {error}") from None
+    return said
 
 
 def parser(*, of_lab: bool = True) -> OneLineParser:
@@ -122,125 +117,61 @@ def parser(*, of_lab: bool = True) -> OneLineParser:
         allow_abbrev=False,
         add_help=False,
     )
-    _everyday(made.add_argument_group("everyday"))
-    _sharing(made.add_argument_group("sharing GPUs"))
-    _output(made.add_argument_group("recording and output"))
-    if found:
-        found.options(made.add_argument_group("without a GPU"))
-    _only_settings(made)
-    return made
-
-
-def _everyday(group: argparse._ArgumentGroup) -> None:
-    value = partial(add_value, group)
-    value(
-        "--budget SIZE",
-        checks.amount,
-        "GPU memory that each process may keep resident on each GPU (default: what is free)",
-    )
-    value(
-        "--limit SIZE",
-        checks.amount,
-        "managed memory that all processes of the job may allocate in total (default: what the "
-        "host can spare)",
-    )
-    value(
-        "--policy NAME",
-        checks.policy,
-        f"how pump decides what to move: {', '.join(POLICIES)} (default: {DEFAULT_POLICY})",
-        action=Once,
-    )
-    value(
-        "--granularity NAME",
-        checks.granularity,
-        "native: keep the allocators of frameworks; tensor: make them allocate each tensor in "
-        "stream order; auto: tensor for each framework without a known conflict "
-        f"(default: {DEFAULT_GRANULARITY})",
-    )
-    value(
-        "--keep-device RULE",
-        keep.parse,
-        "memory to keep as plain device memory, such as buffers of NCCL and UCX: below=SIZE, "
-        "library=NAME, ipc, stream-ordered or vmm; none drops all earlier rules; may be repeated",
-        action="append",
-    )
-    value(
-        "--device LIST",
-        checks.devices,
-        "GPUs by index (as nvidia-smi counts) or UUID, separated by commas",
-        dest="devices",
-    )
-    value(
+    everyday, sharing, output = map(made.add_argument_group, (EVERYDAY, SHARING, OUTPUT))
+    _add(everyday, EVERYDAY)
+    add_value(
+        everyday,
         "--config FILE",
         checks.file_name,
         "read settings from FILE before the folder's, the user's and the system's files",
     )
-    group.add_argument(
+    everyday.add_argument(
         "--version", action="version", version=f"pump {pump.__version__}", help="print the version"
     )
-    group.add_argument("-h", "--help", action="help", help="print this help")
-
-
-def _sharing(group: argparse._ArgumentGroup) -> None:
-    value = partial(add_value, group)
-    value(
-        "--name NAME",
-        checks.name,
-        "the job's name in pump jobs and pump top (default: the name of its script)",
-    )
-    value(
-        "--priority N",
-        checks.priority,
-        f"-10 to 10: jobs with a higher priority get GPU memory first (default: "
-        f"{DEFAULT_PRIORITY})",
-    )
-
-
-def _output(group: argparse._ArgumentGroup) -> None:
-    value, add = partial(add_value, group), group.add_argument
-    value(
-        "--record FILE",
-        _record_file,
-        "record the program's GPU operations, for pump report; replaces an older recording in FILE "
-        "once the new one is complete",
-    )
-    value("--log-file FILE", _log_file, "append log lines to FILE (default: standard error)")
-    add(
+    everyday.add_argument("-h", "--help", action="help", help="print this help")
+    _add(sharing, SHARING)
+    _add(output, OUTPUT)
+    output.add_argument(
         "-v",
         "--verbose",
         action="count",
         default=0,
         help="log what pump decides and why; -vv: log details for developers",
     )
-    add(
-        "-q",
-        "--quiet",
-        action="store_const",
-        const=True,
-        help="print only pump's errors: no notes, no warnings, no last line",
-    )
-
-
-def _only_settings(made: OneLineParser) -> None:
-    """Adds options of version 0.1 that later versions support only in files and variables
-    (docs/reference/configuration.md). Help hides them."""
-    add = made.add_argument
-    for option, metavar, check in (
-        ("--report", "NAME", checks.report),
-        ("--duplicates", "WHEN", checks.duplicates),
-        ("--log-level", "LEVEL", checks.log_level),
-        ("--record-command", "yes|no", checks.truth),
-        ("--keep-learned", "yes|no", checks.truth),
-    ):
-        add(option, metavar=metavar, type=checked(check), help=argparse.SUPPRESS)
-    add(
+    _add(output, QUIETER)
+    if found:
+        found.options(made.add_argument_group("without a GPU"))
+    # Options of version 0.1. Later versions have the settings only in files and variables.
+    _add(made, "")
+    made.add_argument(
         "--no-duplicates",
         action="store_const",
         const="off",
         dest="duplicates",
         help=argparse.SUPPRESS,
     )
-    add("--virtual-runtime", action="store_true", help=argparse.SUPPRESS)  # has no effect
+    made.add_argument("--virtual-runtime", action="store_true", help=argparse.SUPPRESS)  # no effect
+    return made
+
+
+def _add(to: argparse._ActionsContainer, group: str) -> None:
+    """Adds the options of the settings in a group."""
+    for key, setting in JOB.items():
+        option = setting.option
+        if not option.usage or option.group != group:
+            continue
+        text = option.help.format(default=setting.default) or argparse.SUPPRESS
+        more: dict[str, Any] = {"dest": key, "action": option.action}
+        if option.action == "store_const":
+            to.add_argument(*option.usage.split(), const=True, help=text, **more)
+        else:
+            add_value(to, option.usage, partial(_value, key, option), text, **more)
+
+
+def _value(key: str, option: Option, text: str) -> object:
+    """Converts the value of an option. Raises BadValueError."""
+    value: Any = (option.each or JOB[key].check)(text)
+    return WRITABLE[key](value) if key in WRITABLE else value
 
 
 def _options_with_value(parser: argparse.ArgumentParser) -> set[str]:
@@ -262,14 +193,6 @@ def _split(argv: list[str], with_value: set[str]) -> tuple[list[str], list[str]]
             return argv[:position], argv[position:]
         position += 2 if word in with_value else 1
     return argv, []
-
-
-def _log_file(text: str) -> str:
-    return writable_log(checks.file_name(text))
-
-
-def _record_file(text: str) -> str:
-    return writable_record(checks.file_name(text))
 
 
 def writable_log(path: str) -> str:
@@ -300,3 +223,7 @@ def writable_record(path: str) -> str:
     except OSError as error:
         raise BadValueError(f"cannot write to '{escaped(path)}': {error.strerror}") from None
     return path
+
+
+WRITABLE = {"log_file": writable_log, "record": writable_record}
+"""Checks of the settings that name an output file."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pump import outputs
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump.names import escaped, quoted
 from pump.trace import place
 

@@ -25,7 +25,7 @@ from pump.cli.run import parts_of
 from pump.cli.support import command, environment, options
 from pump.cli.support.lines import BadInputError, checked
 from pump.config import layers
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump.config.values import parse_size
 from pump.measure import folders, runs
 from pump.names import of_job, one_line, quoted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pump.config import files, folder, locate, reference, schema
+from pump.config import files, folder, locate, reference, schema, settings
 
 from . import one_line
 
@@ -25,7 +25,7 @@ def target(data: bytes) -> None:
     assert all(1 <= line <= last for line in found.lines.values())
     assert all((table,) in found.lines for table in found.tables)
     job = found.tables.get("job", {})
-    classes = (schema.AT_ONCE, schema.TRUSTED, schema.NEVER)
+    classes = (settings.AT_ONCE, settings.TRUSTED, settings.NEVER)
     assert sorted(key for when in classes for key in folder.asks(found, when)) == sorted(job)
     written = "".join(f"{key} = {files.to_toml(value)}\n" for key, value in job.items())
     told = "[job]\n" + written.replace("keep_device = [", 'keep_device = ["none", ')

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pump.cli.support.environment import Parts, for_job
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 from pump_lab.cli.virtual import STAND_INS, prepare
 from pump_lab.paths import library
 

@@ -182,7 +182,7 @@ def test_no_number_of_a_user_is_believed_in_a_cluster(tmp_path: Path) -> None:
     assert config["metadata"]["namespace"] == daemon_set()["metadata"]["namespace"]
     (tmp_path / "config.toml").write_text(config["data"]["config.toml"])
     found = files.load(str(tmp_path / "config.toml"), administrators=True)
-    assert found is not None and not found.checked.service.root_sees_all
+    assert found is not None and found.tables["service"]["root_sees_all"] is False
     (container,) = daemon_set()["spec"]["template"]["spec"]["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert mounts["configuration"]["mountPath"] == "/etc/pump"

@@ -5,7 +5,7 @@ import pytest
 from pump.cli.support import options
 from pump.cli.support.environment import Parts, choices, for_job, notes
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 
 JOB = JobConfig(command=["job"])
 TENSOR = JOB._replace(granularity="tensor")

@@ -5,7 +5,7 @@ import pytest
 from pump.cli.lab import Virtual
 from pump.cli.support.environment import Parts, disabled, for_job, for_pumpd, notes
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 
 CONFIG = JobConfig(command=["job"], budget="80%", limit="4096", log_level="info", log_file="/l")
 SHIM = "/opt/pump/libpump.so"

@@ -7,8 +7,7 @@ import pytest
 
 from pump.cli.support import options
 from pump.cli.support.lines import BadInputError
-from pump.config.job import JobConfig
-from pump.config.schema import JobTable
+from pump.config.settings import JOB, JobConfig
 from pump.outputs import TRACE_MAGIC
 
 
@@ -70,7 +69,7 @@ def test_options_that_help_leaves_out_work_and_are_settings_of_files() -> None:
         "keep_learned": False,
     }
     assert asked.settings == left_out
-    assert set(left_out) <= set(JobTable.__struct_fields__)
+    assert set(left_out) <= set(JOB)
     helped = options.parser().format_help()
     assert not [key for key in left_out if f"--{key.replace('_', '-')}" in helped]
 

@@ -11,7 +11,7 @@ import pytest
 
 from pump.cli.support.environment import Parts, for_job
 from pump.cli.support.exports import hooks_driver
-from pump.config.job import JobConfig
+from pump.config.settings import JobConfig
 
 HOOK = "int cuMemAlloc_v2(void) { return 0; }"
 OTHERS = {

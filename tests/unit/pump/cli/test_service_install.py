@@ -177,7 +177,7 @@ def test_the_configuration_that_comes_along_is_sound(root: Path) -> None:
     text = re.sub(r"^# (?=\S+ = )", "", path.read_text(), flags=re.MULTILINE)
     path.write_text(text)
     found = files.load(str(path), administrators=True)
-    assert found is not None and found.checked.service.jobs_per_user == 64
+    assert found is not None and found.tables["service"]["jobs_per_user"] == 64
 
 
 # ---- systemd's own checks ----

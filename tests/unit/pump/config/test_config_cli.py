@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pump.config import files, reference
-from pump.config.schema import ADMINISTRATORS, ConfigFile
+from pump.config.schema import ADMINISTRATORS, CONFIG
 
 PUMP = [sys.executable, "-c", "import sys; from pump.cli.main import main; sys.exit(main())"]
 
@@ -79,10 +79,9 @@ def test_an_example_is_sound_as_it_is_and_with_every_line_in_force(
     files.parse(text.encode(), "example", administrators=administrators)
     in_force = re.sub(r'^# ("?@?[a-z_]+"? = )', r"\1", text, flags=re.M)
     read = files.parse(in_force.encode(), "example", administrators=administrators)
-    expected = set(ConfigFile.__struct_fields__)
     assert set(read.tables) == {
-        name for name in expected if (name in ADMINISTRATORS) == administrators
+        name for name in CONFIG if (name in ADMINISTRATORS) == administrators
     }
     set_ones = {(table, key) for table, keys in read.tables.items() for key in keys}
-    known = {(s.table, s.key) for s in reference.settings() if s.key and s.table in read.tables}
+    known = {(s.table, s.key) for s in reference.entries() if s.key and s.table in read.tables}
     assert known <= set_ones

@@ -7,12 +7,11 @@ import random
 import tomllib
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from pump.config import checks, files, locate
-from pump.config.job import JobConfig
-from pump.config.schema import ConfigFile, JobTable
+from pump.config import files, locate
+from pump.config.schema import CONFIG
+from pump.config.settings import settings
 
 
 def faults(text: str, *, administrators: bool = True) -> list[str]:
@@ -77,29 +76,26 @@ alice = 4
 observers = ["bob"]
 lease_s = 3
 """
-    found = files.parse(text.encode(), "f.toml", administrators=True).checked
-    assert (found.limits.budget, found.limits.limit, found.limits.priority) == ("80%", "", 7)
-    assert found.shares == {"alice": 4, "@students": 1}
-    assert (found.service.observers, found.service.lease_s) == (["bob"], 3.0)
-    assert found.service.jobs_per_user == ConfigFile().service.jobs_per_user
-
-
-def test_schema_options_variables_and_the_jobs_configuration_know_the_same_settings() -> None:
-    keys = set(JobTable.__struct_fields__)
-    assert keys == set(checks.JOB)
-    assert keys <= set(JobConfig._fields)
-    defaults = JobConfig(command=["job"])
-    table = JobTable()
-    for key in keys - {"keep_device"}:  # a file adds to its default
-        assert getattr(table, key) == getattr(defaults, key), key
+    assert files.parse(text.encode(), "f.toml", administrators=True).tables == {
+        "limits": {"budget": "80%", "priority": 7},
+        "shares": {"alice": 4, "@students": 1},
+        "service": {"observers": ["bob"], "lease_s": 3.0},
+    }
 
 
 def test_the_schemas_defaults_and_examples_pass_its_own_checks() -> None:
-    for name in ConfigFile.__struct_fields__:
-        table = msgspec.to_builtins(getattr(ConfigFile(), name))
-        set_ones = {key: value for key, value in table.items() if value not in ("", [], {})}
-        text = "\n".join([f"[{name}]", *(f"{k} = {files.to_toml(v)}" for k, v in set_ones.items())])
-        files.parse(text.encode(), "defaults", administrators=True)
+    for name, table in CONFIG.items():
+        for of in ("default", "example"):
+            rows = {key: getattr(row, of) for key, row in settings(table).items()}
+            pairs = rows.pop("", None) or rows  # [shares] is one setting
+            lines = [
+                f'"{key}" = {files.to_toml(value)}'
+                for key, value in pairs.items()
+                if value not in ("", [], {})
+            ]
+            text = "\n".join([f"[{name}]", *lines])
+            read = files.parse(text.encode(), of, administrators=True)
+            assert set(read.tables[name]) <= set(pairs)
 
 
 # ---- refused files ----

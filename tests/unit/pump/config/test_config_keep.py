@@ -5,7 +5,6 @@ import pytest
 from pump.cli.support import options
 from pump.cli.support.lines import BadInputError
 from pump.config import keep
-from pump.config.job import DEFAULT_KEEP_DEVICE
 from pump.config.values import BadValueError
 
 
@@ -46,8 +45,8 @@ def test_rules_are_added_to_the_defaults_and_none_drops_what_stands_before_it() 
         asked = options.parse([*given, "job"])
         return asked.job()._replace(**asked.settings).keep_device
 
-    assert rules() == DEFAULT_KEEP_DEVICE
-    assert rules("below=8MiB", "ipc") == [*DEFAULT_KEEP_DEVICE, "below=8388608"]
+    assert rules() == keep.DEFAULT
+    assert rules("below=8MiB", "ipc") == [*keep.DEFAULT, "below=8388608"]
     assert rules("library=a", "none", "library=b") == ["library=b"]
     assert rules("none") == []
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from pump.config import checks, layers
-from pump.config.job import JobConfig
+from pump.config import layers
+from pump.config.settings import JOB, JobConfig
 
 
 class Sources:
@@ -236,7 +236,7 @@ def test_each_variable_that_a_part_of_pump_reads_is_known() -> None:
     read = {
         name for path in sources for pair in VARIABLE.findall(path.read_text()) for name in pair
     }
-    known = {key.upper() for key in checks.JOB} | set(layers.OTHER_VARIABLES)
+    known = {key.upper() for key in JOB} | set(layers.OTHER_VARIABLES)
     assert len(read) > 20
     assert read - {""} <= known
 

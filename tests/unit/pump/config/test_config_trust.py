@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pump.config import checks, files, folder, layers, schema, trust
+from pump.config import checks, files, folder, layers, trust
+from pump.config.settings import AT_ONCE, JOB, NEVER, TRUSTED, Setting
 from pump.trace import place
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -62,11 +63,23 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
 
 
 def test_every_setting_is_classified_and_those_that_name_files_never_apply_unseen() -> None:
-    assert set(schema.FOLDER) == set(schema.JobTable.__struct_fields__)
-    assert set(schema.FOLDER.values()) == {schema.AT_ONCE, schema.TRUSTED, schema.NEVER}
-    for key, check in checks.JOB.items():
-        if check is checks.file_name:
-            assert schema.FOLDER[key] != schema.AT_ONCE, key
+    assert {setting.folder for setting in JOB.values()} == {AT_ONCE, TRUSTED, NEVER}
+    for key, setting in JOB.items():
+        if setting.check is checks.file_name:
+            assert setting.folder != AT_ONCE, key
+
+
+def test_a_setting_without_a_permission_never_applies(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(clone.home.iterdir()) == set()
+    monkeypatch.setitem(JOB, "budget", Setting("A new setting.", "1GiB", checks.amount))
+    clone.write('budget = "1GiB"\npriority = 3')
+    for _ in range(2):
+        resolved = clone.resolve()
+        assert resolved.values == {"priority": 3}
+        assert "ignoring budget (line 2): set budget with an option" in resolved.notes[0]
+        clone.trust()
 
 
 def test_settings_without_paths_apply_without_trust_and_say_nothing(clone: Clone) -> None:

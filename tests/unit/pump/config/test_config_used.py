@@ -5,28 +5,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
-from msgspec import Meta
 
 from pump.cli.support import environment, launch
 from pump.config import layers, schema
-from pump.config.job import JobConfig, Recording
+from pump.config.settings import JOB, JobConfig, Setting, settings
 from pumpd.service import serve
 from pumpd.service.settings import ServiceSettings
 
 NOBODY = {"observers": ["root"], "shares": {"root": 7}}
 """Replaces examples with users that this machine may lack."""
+LIMITS, SERVICE = settings(schema.Limits), settings(schema.Service)
 OPTIONS = argparse.Namespace(beat=None, settle=None, log_level=None)
 
 
-def example_of(table: type, key: str) -> Any:
+def example_of(table: dict[str, Setting], key: str) -> Any:
     """Returns the example of a key, which differs from its default."""
-    hint = get_type_hints(table, include_extras=True)[key]
-    (meta,) = (one for one in get_args(hint) if isinstance(one, Meta))
-    assert meta.examples
-    return NOBODY.get(key, meta.examples[0])
+    return NOBODY.get(key, table[key].example)
 
 
 def toml(value: Any) -> str:
@@ -45,9 +42,9 @@ def service_settings(folder: Path, text: str) -> ServiceSettings:
     return serve.read_settings(argparse.Namespace(config=str(path), **vars(OPTIONS)))
 
 
-@pytest.mark.parametrize("key", schema.ServiceTable.__struct_fields__)
+@pytest.mark.parametrize("key", SERVICE)
 def test_each_key_of_the_service_changes_the_service(tmp_path: Path, key: str) -> None:
-    line = f"[service]\n{key} = {toml(example_of(schema.ServiceTable, key))}\n"
+    line = f"[service]\n{key} = {toml(example_of(SERVICE, key))}\n"
     if key == "lease_s":  # the example equals the default
         line = "[service]\nlease_s = 7.5\n"
     if key == "reserve":
@@ -69,20 +66,19 @@ def test_shares_and_the_greatest_priority_change_the_service(tmp_path: Path) -> 
 def told(config: JobConfig) -> tuple[Any, ...]:
     """Returns all that a configuration gives a job and its pumpd, and the devices for pump-run."""
     parts = environment.Parts("/shim", socket_path="/socket")
-    command = launch._pumpd_command(config, "/socket", 1, False, Recording(9, "{}"))
+    command = launch._pumpd_command(config, "/socket", 1, False, launch.Recording(9, "{}"))
     return environment.for_job(config, parts, {}), command, config.devices
 
 
 @pytest.mark.parametrize(
     ("table", "key"),
     [
-        *(("job", key) for key in schema.JobTable.__struct_fields__),
-        *(("limits", key) for key in schema.LimitsTable.__struct_fields__),
+        *(("job", key) for key in JOB),
+        *(("limits", key) for key in LIMITS),
     ],
 )
 def test_each_key_of_a_job_changes_what_it_is_told(tmp_path: Path, table: str, key: str) -> None:
-    kind = schema.JobTable if table == "job" else schema.LimitsTable
-    value = example_of(kind, key)
+    value = example_of(JOB if table == "job" else LIMITS, key)
     if (table, key) == ("job", "policy"):  # the example equals the default
         value = "demand"
     if (table, key) == ("job", "priority"):

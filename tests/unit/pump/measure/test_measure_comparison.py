@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pump import outputs, schemas
-from pump.config.job import DEFAULT_POLICY
+from pump.config.settings import DEFAULTS
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, Comparison
 
@@ -29,7 +29,7 @@ SLOW = [time * 3 for time in FAST]
 
 
 def test_the_usual_variant_is_the_default_policy() -> None:
-    assert comparison.USUAL == DEFAULT_POLICY
+    assert DEFAULTS.policy == comparison.USUAL
 
 
 def test_ratios_are_taken_within_a_round_so_a_slow_machine_does_not_count() -> None:

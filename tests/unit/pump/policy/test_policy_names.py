@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pump.config.job import POLICIES as OFFERED
+from pump.config.checks import POLICIES as OFFERED
 from pump.policy import POLICIES, by_name
 
 
