@@ -58,15 +58,7 @@ def _inherited() -> dict[str, str]:
 def _resolve(asked: options.Asked, environ: dict[str, str]) -> JobConfig:
     """Returns the job's configuration from all sources. Prints which settings are lowered or
     ignored."""
-    try:
-        resolved = layers.resolve(
-            asked.settings,
-            environ,
-            layers.places(asked.config, environ),
-            disabled=environment.disabled(environ),
-        )
-    except layers.ConfigInputError as error:
-        raise BadInputError(str(error)) from None
+    resolved = asked.resolve(environ)
     config = resolved.apply(asked.job())
     for note in resolved.notes:
         _note(config, note)

@@ -20,7 +20,6 @@ from pump.cli.run import parts_of
 from pump.cli.support import environment
 from pump.cli.support import options as pump_run
 from pump.cli.support.lines import BadInputError, take_options_as_words
-from pump.config import layers
 from pump.config.settings import JobConfig
 
 HELP = "print a CDI specification that runs containers under pump"
@@ -137,12 +136,7 @@ def _config(words: list[str]) -> JobConfig:
     """Returns the configuration that pump-run would resolve from these options here. Raises
     BadInputError."""
     typed = pump_run.parse([*words, "--", "container"])
-    environ = dict(os.environ)
-    try:
-        resolved = layers.resolve(typed.settings, environ, layers.places(typed.config, environ))
-    except layers.ConfigInputError as error:
-        raise BadInputError(str(error)) from None
-    config = resolved.apply(typed.job())
+    config = typed.resolve(os.environ).apply(typed.job())
     for key, option in OF_PUMPD.items():
         if getattr(config, key):
             raise BadInputError(f"{option} does not work in a specification; leave it out")

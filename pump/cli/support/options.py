@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import pump
 from pump import paths
 from pump.cli import lab
+from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError, OneLineParser, add_value
-from pump.config import checks
+from pump.config import checks, layers
 from pump.config.settings import EVERYDAY, JOB, OUTPUT, QUIETER, SHARING, JobConfig, Option
 from pump.config.values import BadValueError
 from pump.names import escaped
@@ -63,6 +65,15 @@ class Asked(NamedTuple):
             virtual=self.virtual,
             virtual_settings=self.virtual_settings,
         )
+
+    def resolve(self, environ: Mapping[str, str]) -> layers.Resolved:
+        """Returns the settings of all sources; only of the options if pump is disabled. Raises
+        BadInputError."""
+        places = layers.places(self.config, environ)
+        try:
+            return layers.resolve(self.settings, environ, places, environment.disabled(environ))
+        except layers.ConfigInputError as error:
+            raise BadInputError(str(error)) from None
 
 
 def parse(argv: list[str]) -> Asked:

@@ -24,7 +24,6 @@ from pump import paths
 from pump.cli.run import parts_of
 from pump.cli.support import command, environment, options
 from pump.cli.support.lines import BadInputError, checked
-from pump.config import layers
 from pump.config.settings import JobConfig
 from pump.config.values import parse_size
 from pump.measure import folders, runs
@@ -120,11 +119,7 @@ class Repeated:
         self.command: list[str] = words
         self.pattern = _pattern(asked.time_from)
         typed = options.parse([*asked.passed, "--", *words])
-        try:
-            resolved = layers.resolve(typed.settings, environ, layers.places(typed.config, environ))
-        except layers.ConfigInputError as error:
-            raise BadInputError(str(error)) from None
-        self.config: JobConfig = resolved.apply(typed.job())
+        self.config: JobConfig = typed.resolve(environ).apply(typed.job())
         parts = parts_of(self.config, environ)
         self._environ = environ
         self._child = environment.for_job(self.config, parts, environ)
