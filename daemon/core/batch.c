@@ -13,6 +13,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Rows, uses and payload bytes of struct pump_batch [guessed]. */
 #define BATCH_ROWS 4096u
 #define BATCH_USES 65536u
 #define BATCH_PAYLOAD 1048576u

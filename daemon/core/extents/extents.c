@@ -40,11 +40,16 @@
 
 #include "extents_state.h"
 
-#define SETTLED 3u              /* consecutive equal examinations */
-#define EXAMINE_EVERY 8u        /* launches between examinations once settled */
-#define SMALL_BYTES 65536u      /* limit for other pointers of a table kernel */
-#define LONE_BYTES (1ull << 30) /* a larger range may be an arena at its first use */
-#define WHOLE_PART 2u           /* a lone tensor fills more than 1 / this of its range */
+/* Consecutive equal examinations after which a choice is settled, and launches between
+ * examinations from then on [guessed]. */
+#define SETTLED 3u
+#define EXAMINE_EVERY 8u
+/* Longest guess for a pointer of a table kernel that is not in the table [guessed]. */
+#define SMALL_BYTES 65536u
+/* A larger range may be an arena at its first use [guessed]. */
+#define LONE_BYTES (1ull << 30)
+/* A lone tensor fills more than 1 / WHOLE_PART of its range [guessed]. */
+#define WHOLE_PART 2u
 
 /* States of a pointer's length. */
 #define STATE_UNUSED 0

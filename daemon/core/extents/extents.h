@@ -20,7 +20,7 @@
 
 /* cffi: begin */
 
-/* Parameters beyond this many bytes are ignored. */
+/* Parameters beyond this many bytes are ignored [guessed]. */
 #define PUMP_EXTENTS_PARAMETER_BYTES 8192
 
 struct pump_extents;

@@ -8,6 +8,7 @@
 
 #include "extents_state.h"
 
+/* Lines of a set: their heads fill a cache line of 64 bytes [derived]. */
 #define WAYS 4u
 
 bool extents_cache_init(struct extents_cache *cache, uint32_t lines, uint32_t line_bytes) {

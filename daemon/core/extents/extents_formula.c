@@ -11,14 +11,20 @@
 
 #include "extents_state.h"
 
+/* Bound of all lengths: units of longer ones would overflow 32 bits [derived]. */
 #define LARGEST_BYTES (1ull << 41)
-/* Weights of a choice, in thousandths. */
+/* Weights of a choice, in thousandths: of a vote, of a formula's support over all shapes,
+ * and of a product (a single integer has 1000) [guessed]. */
 #define VOTE_WEIGHT 1000u
 #define TEMPLATE_WEIGHT 2000u
-#define PRODUCT_WEIGHT 900u /* of a product; a single integer has 1000 */
-#define NEARLY 600u         /* a shorter divisor needs this part of the best support */
-#define BELIEVED 500u       /* a template without votes needs this part of the shapes */
-#define SHAPES_LEAST 2      /* shapes that must confirm a formula */
+#define PRODUCT_WEIGHT 900u
+/* Part of the best support, in thousandths, that a shorter divisor needs
+ * [measured: extents.md]. */
+#define NEARLY 600u
+/* What a formula needs without votes: a part of the shapes, in thousandths, and a number of
+ * shapes [guessed]. */
+#define BELIEVED 500u
+#define SHAPES_LEAST 2
 
 uint32_t extents_units(uint64_t bytes) {
   if (bytes > LARGEST_BYTES) return 0;

@@ -10,7 +10,7 @@
 #include "extents_state.h"
 #include "shim/base/key_table.h"
 
-/* Slots for the pointers of the launch being digested. */
+/* Slots for the pointers of the launch being digested; a power of two [derived]. */
 #define POINTERS 512u
 _Static_assert(POINTERS >= 2 * PUMP_MAX_EXTENTS, "half empty at most");
 

@@ -21,17 +21,23 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Unit of lengths: PyTorch's allocator rounds requests up to it
+ * [published: CUDACachingAllocator.cpp]. */
 #define EXTENTS_UNIT_BYTES 512u
-#define EXTENTS_LARGE_BYTES (1u << 20) /* minimum distance of ends in a large segment */
-#define EXTENTS_STARTS_SEGMENT 8192u   /* starts in one segment */
-#define EXTENTS_STARTS 262144u         /* starts in all segments */
-#define EXTENTS_CANDIDATES 24u         /* following starts that may be an end */
-#define EXTENTS_INTEGERS 64u           /* integers kept of a parameter buffer */
-#define EXTENTS_DISTINCT 24u           /* distinct integers in formulas */
-#define EXTENTS_FORMULAS 24u           /* formulas kept for one argument */
-#define EXTENTS_VOTES 5u               /* lengths kept for one argument and shape */
-#define EXTENTS_TABLE 256u             /* pointers of one decoded table */
-#define EXTENTS_PENDING 16u            /* parameter buffers that wait for their launch */
+/* Minimum distance of ends in a large segment: PyTorch keeps requests of up to 1 MiB in
+ * segments of 2 MiB [published: CUDACachingAllocator.cpp]. */
+#define EXTENTS_LARGE_BYTES (1u << 20)
+/* Entries of tables; further items are left out, or replace older ones [guessed]. */
+#define EXTENTS_STARTS_SEGMENT 8192u /* starts in one segment */
+#define EXTENTS_STARTS 262144u       /* starts in all segments */
+#define EXTENTS_CANDIDATES 24u       /* following starts that may be an end */
+#define EXTENTS_INTEGERS 64u         /* integers kept of a parameter buffer */
+#define EXTENTS_DISTINCT 24u         /* distinct integers in formulas */
+#define EXTENTS_FORMULAS 24u         /* formulas kept for one argument */
+#define EXTENTS_VOTES 5u             /* lengths kept for one argument and shape */
+#define EXTENTS_TABLE 256u           /* pointers of one decoded table */
+#define EXTENTS_PENDING 16u          /* parameter buffers that wait for their launch */
+/* Parameters as words of 8 bytes [derived]. */
 #define EXTENTS_WORDS (PUMP_EXTENTS_PARAMETER_BYTES / 8)
 
 /* --- caches ---------------------------------------------------------------- */
@@ -113,6 +119,7 @@ struct extents_integer {
   uint16_t where; /* byte offset / 4, or EXTENTS_GRID + dimension */
   uint16_t first; /* 1: the first with this value */
 };
+/* Values of `where` above all byte offsets / 4 of parameters [derived]. */
 #define EXTENTS_GRID 0xfff0u
 #define EXTENTS_NOWHERE 0xffffu
 
@@ -191,7 +198,7 @@ struct extents_pending {
 };
 
 /* All lengths that the formulas of one shape can give: a hash table that is emptied by
- * incrementing `turn`. */
+ * incrementing `turn`. Entries [guessed]. */
 #define EXTENTS_SPELLED 4096u
 struct extents_spelled {
   uint32_t turn;

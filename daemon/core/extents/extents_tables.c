@@ -15,7 +15,10 @@
 
 #include "extents_state.h"
 
+/* Elements of a tensor that one block of multi_tensor_apply processes
+ * [published: MultiTensorApply.cuh]. */
 #define CHUNK_ELEMENTS 65536u
+/* A structure with a larger number of elements is not consistent [guessed]. */
 #define ELEMENTS_MOST (1ull << 40)
 
 static uint32_t word32(const struct extents_pending *launch, uint32_t at) {
@@ -40,6 +43,7 @@ static bool add(struct extents_table *table, uint32_t argument, uint32_t what,
 
 /* --- multi_tensor_apply ------------------------------------------------------ */
 
+/* Blocks of one launch [published: MultiTensorApply.cuh]. */
 #define MULTI_BLOCKS 320u
 
 /* Layout: addresses[depth][slots], numel[slots], extra[slots], tensor of each block (a

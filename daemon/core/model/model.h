@@ -25,7 +25,8 @@
 
 /* cffi: begin */
 
-/* Limits the batches of one tick, so that a flood of events does not delay decisions. */
+/* Limits the batches of one tick, so that a flood of events does not delay decisions
+ * [guessed]. */
 #define PUMP_BATCHES_AT_ONCE 8
 
 /* States of a block. */
@@ -39,9 +40,11 @@
 #define PUMP_BLOCK_DISCARDING 7    /* its discard is in flight: it must not move */
 #define PUMP_BLOCK_STATES 8
 
-/* next_use of a block that no operation of the window uses. */
+/* next_use of a block that no operation of the window uses: after all operations
+ * [derived]. */
 #define PUMP_NOT_NEEDED 0x3fffffffffffffff
 
+/* Bound of the listed, taken and running transfers of a client [guessed]. */
 #define PUMP_MAX_IN_FLIGHT 1024
 
 /* Bounds of a model, in blocks unless noted otherwise. */
@@ -213,7 +216,7 @@ uint32_t pump_model_predict(struct pump_model *model, uint32_t most);
 
 /* ---- lost time ---- */
 
-/* Error of the replay in percent (docs/decisions/0057-time-lost-from-samples.md). */
+/* Error of the replay, in percent of the lost time [guessed]. */
 #define PUMP_LOST_PERCENT 8
 
 /* Time that the program lost to waits of the GPU for memory, out of `of_ns` since its

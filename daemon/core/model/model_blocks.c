@@ -38,8 +38,11 @@
 
 #include "model_state.h"
 
-#define TURN_MOST 256  /* bound of the votes on the order of idle blocks */
-#define STAY_BUDGETS 8 /* a stay ends once this many times the budget has left */
+/* Bound of the votes on the order of idle blocks; half of it changes the order
+ * [guessed]. */
+#define TURN_MOST 256
+/* A stay ends once this many times the budget has left [guessed]. */
+#define STAY_BUDGETS 8
 
 /* ---- lists -------------------------------------------------------------------- */
 
@@ -222,6 +225,8 @@ void model_set_discard_pending(struct pump_model *m, int32_t block) {
   model_relist(m, block);
 }
 
+/* Operations after which a pending discard that was not reported is given up
+ * [guessed]. */
 #define DISCARD_WAIT_OPERATIONS 256
 
 void model_give_up_pending_discards(struct pump_model *m, struct device *device) {

@@ -25,12 +25,14 @@
  */
 #include "model_state.h"
 
-#define DUPLICATES_WRONG 2
+/* Trials and departures, in blocks [guessed]. */
+#define DUPLICATES_WRONG 2  /* wrong trials after which a block is not tried again */
 #define WRONG_FREE 16       /* wrong trials allowed before the first right one */
 #define COPIES_A_TRIAL 1024 /* departures with a copy that allow one more wrong trial */
 #define SPREAD_BLOCKS 256   /* first arrivals to be duplicated, at most one per entry */
 #define FEW_TRIALS 256      /* too few trials to show that most are right */
 #define RIGHT_FOR_WRONG 4   /* right trials per wrong one that show that most are right */
+/* Least percentage of this many arriving blocks that must become duplicates [guessed]. */
 #define ASKED_BLOCKS 16384
 #define KEPT_PERCENT 75
 

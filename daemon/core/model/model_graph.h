@@ -6,7 +6,9 @@
 
 struct pump_model;
 
-#define GRAPH_LAUNCHES 64 /* launches guessed at once; others end as a whole */
+/* Launches whose progress is guessed at once (others end as a whole), and executable
+ * graphs whose duration is kept; a power of two [guessed]. */
+#define GRAPH_LAUNCHES 64
 #define GRAPHS_KNOWN 256
 
 /* A launch of a graph whose end has not been seen. */

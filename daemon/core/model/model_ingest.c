@@ -9,6 +9,7 @@
 
 #include "model_state.h"
 
+/* End of the addresses of an x86-64 program [published: Linux, mm.rst]. */
 #define ADDRESS_END (1ull << 47)
 
 static bool is_newer(uint32_t a, uint32_t b) {

@@ -9,9 +9,14 @@
 
 #include "model_state.h"
 
-#define REMEMBERED (1u << 17) /* operations */
+/* Operations of the learner's history: the longest cycle whose branches it predicts
+ * [guessed]. */
+#define REMEMBERED (1u << 17)
+/* Iterations ahead that are expected. A single one would not show when its memory becomes
+ * free again [derived]. */
 #define HORIZON_PERIODS 2
-#define FRESH_SHIFT 8 /* bits above PUMP_ACCESS_* in the learner's `access` */
+/* PUMP_FRESH_* are above the bits of PUMP_ACCESS_* in the learner's `access` [derived]. */
+#define FRESH_SHIFT 8
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if ((wanted != 0) == (m->expected.learner != NULL)) return 0;

@@ -10,6 +10,7 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
+/* End of the addresses of an x86-64 program [published: Linux, mm.rst]. */
 #define ADDRESS_END (1ull << 47)
 
 /* ---- numbers --------------------------------------------------------------------- */

@@ -15,7 +15,9 @@ struct range {
   uint64_t lead_bytes; /* from the start of the first block to the base */
 };
 
-#define GAP_SIZES 4096 /* gaps of up to this many blocks have a list per size */
+/* Gaps of up to this many blocks have a list per size, so that one is found at once; larger
+ * gaps are searched [guessed]. */
+#define GAP_SIZES 4096
 
 struct ranges {
   struct range all[PUMP_MAX_RANGES]; /* by slot */

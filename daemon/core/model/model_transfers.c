@@ -2,7 +2,8 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* A ticket is (count << 10 | index), so that a late answer matches no later transfer. */
+/* A ticket is (count << 10 | index), so that a late answer matches no later transfer
+ * [derived]. */
 #define INDEX_BITS 10
 _Static_assert(PUMP_MAX_IN_FLIGHT == 1 << INDEX_BITS, "the index is part of the ticket");
 

@@ -8,8 +8,10 @@
  */
 #include "model_state.h"
 
+/* Most steps in which an operation's runs of blocks are interleaved [guessed]. */
 #define STEPS_MAX 64
-#define FETCH_RUN 16 /* blocks of each run that are prefetched into the CPU cache */
+/* Blocks of each run that are prefetched into the CPU cache [guessed]. */
+#define FETCH_RUN 16
 
 /* ---- free memory ----------------------------------------------------------------- */
 

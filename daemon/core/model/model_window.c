@@ -37,8 +37,8 @@ static bool count_use(struct pump_model *m, const struct op *op, int32_t block) 
 
 /* Prefetches scattered data into the CPU cache before the loop needs it: blocks, their
  * next uses, and their operations. Each step starts when the previous step's data has
- * arrived. */
-#define FETCH_AHEAD 6 /* uses between two of the three steps */
+ * arrived. FETCH_AHEAD: uses between two of the three steps [guessed]. */
+#define FETCH_AHEAD 6
 
 static void fetch_ahead(const struct pump_model *m, const struct op *op, uint32_t i) {
   const int64_t first = op->first_use;

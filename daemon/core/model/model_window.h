@@ -6,14 +6,17 @@
 
 #include "model_blocks.h"
 
-#define OPS (1u << 14)  /* operations in the window; a power of two */
-#define USES (1u << 21) /* uses of all operations in the window; a power of two */
+/* Entries of tables; powers of two. If one is full, the oldest operations are
+ * forgotten [guessed]. */
+#define OPS (1u << 14)  /* operations in the window */
+#define USES (1u << 21) /* uses of all operations in the window */
 
 /* If an operation uses more than this percentage of the budget, only as many of its
- * blocks as fit are prefetched. Faults bring the rest. */
+ * blocks as fit are prefetched. Faults bring the rest [guessed]. */
 #define LARGER_PERCENT 90
 /* If an operation's unrecorded uses exceed this percentage of the budget, nothing is
- * expected: blocks kept or prefetched for later operations would take its memory. */
+ * expected: blocks kept or prefetched for later operations would take its memory
+ * [guessed]. */
 #define TRUNCATED_PERCENT 10
 
 struct op {

@@ -23,9 +23,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FACTOR 0x9e3779b97f4a7c15u /* factor of the polynomial; odd */
+/* Factor of the polynomial: 2^64 / the golden ratio, odd [published: Knuth, TAOCP 6.4]. */
+#define FACTOR 0x9e3779b97f4a7c15u
+/* Accesses for each operation of the history, in the mean; with more, the oldest operations
+ * are forgotten [guessed]. */
 #define ACCESSES_AN_OPERATION 8u
-#define LATELY 64.0 /* number of operations in the mean of the confidence */
+/* Operations in the mean of the confidence [guessed]. */
+#define LATELY 64.0
 
 static uint64_t power(uint64_t base, uint64_t exponent) {
   uint64_t result = 1;

@@ -26,7 +26,8 @@
 #define PUMP_LEARNER_CONFIRMED 1 /* it was predicted */
 #define PUMP_LEARNER_DEVIATED 2  /* another one was predicted; the prediction is void */
 
-#define PUMP_LEARNER_MAX_ACCESSES 192 /* per operation; further ones are ignored */
+/* Accesses of an operation; further ones are ignored [guessed]. */
+#define PUMP_LEARNER_MAX_ACCESSES 192
 
 struct pump_learner;
 
@@ -95,7 +96,8 @@ struct pump_learner_log {
   uint32_t step_count, access_count, operations;
 };
 
-#define PUMP_LEARNER_STEPS 65536 /* maximum of a log */
+/* Most steps, operations and accesses of a log: a file of at most 10 MB [guessed]. */
+#define PUMP_LEARNER_STEPS 65536
 #define PUMP_LEARNER_LOG_OPERATIONS 32768
 #define PUMP_LEARNER_LOG_ACCESSES 262144
 

@@ -11,11 +11,12 @@
  */
 #include "learner_state.h"
 
+/* Numbers of operations [guessed]. */
 #define PERIOD_MOST 64u /* longest period of a match that may be replaced */
 #define MISPLACED 16u   /* consecutive operations with other addresses before a search */
 #define ALIKE 8u        /* operations whose keys and accesses must be equal */
 #define BACK 32768u     /* operations to search */
-#define WAIT_LEAST 32u
+#define WAIT_LEAST 32u  /* first wait after a search */
 #define WAIT_MOST 65536u
 
 /* Returns the newest operation of the stream before `number`, or NEVER. */

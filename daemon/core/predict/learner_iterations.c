@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-#define PERIODS_WITHOUT 16u /* periods without the anchor after which it is dropped */
+/* Periods without the anchor after which it is dropped [guessed]. */
+#define PERIODS_WITHOUT 16u
 
 static uint32_t kind_of(struct iterations *it) {
   for (uint32_t i = 0; i < it->kinds; i++)

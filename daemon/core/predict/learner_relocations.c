@@ -12,9 +12,9 @@
  *
  * A caching allocator rarely hands out the same addresses in each iteration, but often in
  * each second or third one. So the newest repetition is not always the best prediction of
- * accesses; an older one, up to LAGS repetitions back, may be better. Each of these
- * lookbacks, and the newest one with moved tensors followed, has a recent
- * success rate. The best one is used.
+ * accesses; an older one, up to LOOKBACKS - 1 repetitions back, may be better. Each of
+ * these lookbacks, and the newest one with moved tensors followed, has a recent success
+ * rate. The best one is used.
  *
  * Accesses not yet seen in the current iteration keep their address, or have none:
  * `missing`.
@@ -29,7 +29,8 @@
 
 #include <string.h>
 
-#define CHAIN 16u /* maximum of successors to follow: iterations since the access */
+/* Most successors that are followed: iterations since the access [guessed]. */
+#define CHAIN 16u
 
 /* ---- allocations ------------------------------------------------------------------- */
 

@@ -9,48 +9,59 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* No operation has this number [derived]. */
 #define NEVER UINT64_MAX
 
-/* Contexts: hashes of a stream's newest 1, 4, 16 ... keys. */
+/* Contexts: hashes of a stream's newest 1, 4, 16 ... 1,024 keys [guessed]. */
 #define LEVELS 6u
 #define CONTEXT_LEAST(level) (1u << (2 * (level)))
 #define LEVEL_BRANCH 1u /* its contexts name branch points */
 #define LEVEL_SURE 2u   /* first level whose contexts are preferred to everything else */
-#define LEVEL_RESUME LEVELS /* pseudo level of matches that resume an ended prediction */
+/* Pseudo level of matches that resume an ended prediction [derived]. */
+#define LEVEL_RESUME LEVELS
 
-#define STREAM_SPREAD 256u /* maximum distance of streams that interleave differently */
-#define TRIAL 16u          /* confirmations after which any match is trusted */
-#define RESUME_AGE 16u     /* maximum age of an ended prediction that may resume */
-#define RESUME_SKIP 16u    /* operations that a resumed prediction may skip */
+/* Numbers of operations [guessed]. */
+#define STREAM_SPREAD 256u   /* maximum distance of streams that interleave differently */
+#define TRIAL 16u            /* confirmations after which any match is trusted */
+#define RESUME_AGE 16u       /* maximum age of an ended prediction that may resume */
+#define RESUME_SKIP 16u      /* operations that a resumed prediction may skip */
+#define BRANCH_HISTORY 8192u /* past operations that a new branch point examines */
+/* Least success rates, as shares: of a level whose matches are trusted at once, and of a
+ * branch point that predictions pass [guessed]. */
 #define SHARE_TRUSTED 0.8f
 #define BRANCH_TRUSTED 0.7f
-#define BRANCH_POINTS 4096u
-#define BRANCH_HISTORY 8192u /* past operations that a new branch point examines */
-#define ALLOCATIONS 32768u
-#define RELOCATIONS 16384u
-#define LAGS 12u
-#define LOOKBACKS                                                                          \
-  (LAGS + 1) /* lookback (lookback) n: predicts the accesses of n repetitions ago */
-#define LOOKBACK_RELOCATED                                                                 \
-  0                          /* accesses of the newest repetition, moved tensors followed  \
-                              */
+
+/* Lookback n predicts the accesses of n repetitions ago; LOOKBACK_RELOCATED those of the
+ * newest repetition, and follows moved tensors [guessed]. */
+#define LOOKBACKS 13u
+#define LOOKBACK_RELOCATED 0
 #define LOOKBACK_SAMPLE 4    /* one in this many operations compares all lookbacks */
 #define LOOKBACK_LATELY 128u /* compared operations in the mean of a share */
 #define LOOKBACK_LEAST 64u   /* compared operations before a lookback may be selected */
-#define LOOKBACK_MISSES                                                                    \
-  0.8f /* part of the current lookback's misses; a new lookback must have fewer */
-#define ASTRAY_LEAST 3u /* repetitions astray after which an access is not predicted */
-#define ASTRAY_MOST 8u  /* maximum of that count */
-/* A repetition is of another loop (an iteration, not a layer) if it is this many times as
- * far back as the one before. */
-#define ASTRAY_PERIODS 32u
-#define ALLOCATION_EVENTS 65536u
-#define SHAPES 32768u
-#define SHAPE_WAYS 8u
-#define KINDS 64u
-#define KEY_COUNTS 65536u
+/* A new lookback must have less than this part of the current one's misses [guessed]. */
+#define LOOKBACK_MISSES 0.8f
 
-#define TORN 0 /* replaces a context: operations were lost before */
+/* Repetitions astray after which an access is not predicted, and the most that count
+ * [guessed]. */
+#define ASTRAY_LEAST 3u
+#define ASTRAY_MOST 8u
+/* A repetition is of another loop (an iteration, not a layer) if it is this many times as
+ * far back as the one before [guessed]. */
+#define ASTRAY_PERIODS 32u
+
+/* Entries of tables; powers of two. New entries replace old ones [guessed]. */
+#define BRANCH_POINTS 4096u
+#define ALLOCATIONS 32768u
+#define ALLOCATION_EVENTS 65536u
+#define RELOCATIONS 16384u
+#define SHAPES 32768u
+#define SHAPE_WAYS 8u     /* entries of a set of shapes */
+#define KEY_COUNTS 65536u /* counters of keys, by hash */
+#define KINDS 64u         /* kinds of iterations; further ones share the last entry */
+
+/* Replaces a context: operations were lost before. No name of a branch point is 0
+ * [derived]. */
+#define TORN 0
 
 /* An operation in the history; one cache line. */
 struct history_entry {
@@ -250,7 +261,8 @@ void learner_tear(struct pump_learner *l);
 
 /* ---- the log (learner_log.c) ---- */
 
-#define RECALLED_SLOT 0x80000000u /* set in the slot numbers of an earlier run's ranges */
+/* Set in the slot numbers of an earlier run's ranges, above PUMP_MAX_RANGES [derived]. */
+#define RECALLED_SLOT 0x80000000u
 
 void learner_note(struct pump_learner *l, struct pump_learner_step step,
                   const struct pump_access *accesses);

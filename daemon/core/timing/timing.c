@@ -2,10 +2,13 @@
 #include "timing.h"
 
 /* A sample is clean only if its blocks arrived this long before it began, as far as
- * known, because a poll sees its end late. */
+ * known, because a poll sees its end late [guessed]. */
 #define SEEN_LATE_NS 200000u
-#define DEEP_OPERATIONS 256u /* queue depth that may make a launch wait for space */
-#define REACH_SHIFT 16       /* keys distinguish bytes in units of 64 KiB */
+/* Operations in flight that may fill the driver's queue, so that a launch waits for space
+ * [guessed]. */
+#define DEEP_OPERATIONS 256u
+/* Keys distinguish bytes reached in units of 1 << REACH_SHIFT bytes [guessed]. */
+#define REACH_SHIFT 16
 
 struct timing_op *timing_find(struct pump_timing *timing, uint64_t seq) {
   struct timing_op *op = &timing->ops[seq & (TIMING_OPS - 1)];

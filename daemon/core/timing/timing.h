@@ -36,18 +36,22 @@
 
 #include "pump_abi.h"
 
-#define TIMING_OPS 32768u     /* remembered operations; a power of two */
-#define TIMING_AGAIN 16384u   /* newest operations, which are replayed for each answer */
-#define TIMING_WAITS 4096u    /* remembered waits of the thread; a power of two */
-#define TIMING_SHAPES 16384u  /* shapes of launches, by signature; a power of two */
-#define TIMING_KEYS 8192u     /* own times, by key; a power of two */
-#define TIMING_SAMPLES 16u    /* newest samples of one key */
-#define TIMING_FAULTS 64u     /* newest samples of the cost of a faulted block */
-#define TIMING_NEIGHBOURS 63u /* maximum number of other processes that count */
-#define TIMING_STOPS 32u      /* newest stops of the process, by a signal or a debugger */
-#define TIMING_DELAYED 256u   /* newest readings of the waits for CPU cores */
-#define TIMING_STREAMS 64u    /* distinguished streams; further ones share number 0 */
-#define TIMING_END_NS (1ll << 60) /* bound of all times, whatever a client reports */
+/* Entries of tables: the newest are kept, and the oldest are forgotten [guessed]. */
+#define TIMING_OPS 32768u    /* remembered operations; a power of two */
+#define TIMING_AGAIN 16384u  /* newest operations, which are replayed for each answer */
+#define TIMING_WAITS 4096u   /* remembered waits of the thread; a power of two */
+#define TIMING_SHAPES 16384u /* shapes of launches, by signature; a power of two */
+#define TIMING_KEYS 8192u    /* own times, by key; a power of two */
+#define TIMING_SAMPLES 16u   /* newest samples of one key */
+#define TIMING_FAULTS 64u    /* newest samples of the cost of a faulted block */
+#define TIMING_STOPS 32u     /* newest stops of the process, by a signal or a debugger */
+#define TIMING_DELAYED 256u  /* newest readings of the waits for CPU cores */
+/* Maximum number of other processes that count [guessed]. */
+#define TIMING_NEIGHBOURS 63u
+/* Streams have a bit each in a word; further ones share number 0 [derived]. */
+#define TIMING_STREAMS 64u
+/* Bound of all times: sums of a hostile client's times do not overflow [derived]. */
+#define TIMING_END_NS (1ll << 60)
 
 /* An own time in ns: the likely, the least and the greatest value. */
 enum { TIMING_LIKELY, TIMING_LEAST, TIMING_MOST, TIMING_WAYS };
@@ -112,7 +116,7 @@ struct timing_own {
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
-/* Newest gaps between the issues of two operations, by their keys. */
+/* Newest gaps between the issues of two operations, by their keys [guessed]. */
 #define TIMING_PAIR_GAPS 16u
 struct timing_pair {
   uint64_t key; /* 0: unused */
@@ -125,9 +129,12 @@ struct timing_delay {
   uint64_t at_ns, sum_ns;
 };
 
-/* The state of the replay; its arrays have one value per run. */
+/* Newest gaps between issues, and newest delays of waits, that show the usual ones
+ * [guessed]. */
 #define TIMING_GAPS 256u
 #define TIMING_DELAYS 64u
+
+/* The state of the replay; its arrays have one value per run. */
 struct timing_replay {
   uint64_t seq, wait;           /* next operation, next wait */
   uint64_t begun_ns, at_ns;     /* first and newest time of the program */

@@ -3,13 +3,20 @@
 
 #include "timing.h"
 
+/* Entries of a table that a look-up examines, because other keys have its place
+ * [guessed]. */
 #define PROBES 16u
-#define COSTS_LEAST 8u   /* samples needed for the cost of faults */
-#define SAMPLES_LEAST 4u /* samples of one kind needed for conclusions about others */
-#define OWN_GAP_MOST_NS 500000u /* a thread keeps its core for longer than this */
-#define NEAR_LEAST 3u           /* samples that must share a shortest time to confirm it */
+/* Samples that the cost of faults needs, that conclusions from one kind to others need,
+ * and that must share a shortest time to confirm it [guessed]. */
+#define COSTS_LEAST 8u
+#define SAMPLES_LEAST 4u
+#define NEAR_LEAST 3u
+/* Samples share a time up to NEAR; scattered stalls end up to BEYOND, too. In ns
+ * [guessed]. */
 #define NEAR(ns) ((ns) + (ns) / 64)
-#define BEYOND(ns) ((ns) + (ns) / 16) /* scattered stalls end here, too */
+#define BEYOND(ns) ((ns) + (ns) / 16)
+/* A thread keeps its core for longer than this [measured: 0057]. */
+#define OWN_GAP_MOST_NS 500000u
 
 /* Finds an entry of a table with TIMING_KEYS entries, which begin with their keys; 0 marks
  * an unused one. Returns NULL if it is missing, or if too many keys collide. */

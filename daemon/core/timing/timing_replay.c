@@ -24,7 +24,11 @@
 
 #include "timing.h"
 
-#define POLLED_LATE_NS 60000 /* average delay until an end is seen */
+/* Average delay until a poll sees an end: half of PUMP_POLL_MAX_NS, and its slack
+ * [derived]. */
+#define POLLED_LATE_NS 60000
+/* Bounds of the usual delay between the last execution and the end of the wait for it, and
+ * the least usual gap between two issues [guessed]. */
 #define DELAY_LEAST_NS 5000u
 #define DELAY_MOST_NS 200000u
 #define GAP_LEAST_NS 20000u

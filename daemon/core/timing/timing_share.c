@@ -11,8 +11,9 @@
  */
 #include "timing.h"
 
-#define STRETCH 32u   /* samples of a stretch */
-#define STRETCHES 64u /* number of stretches after which the sums are halved */
+/* Samples of a stretch, and stretches after which the sums are halved [guessed]. */
+#define STRETCH 32u
+#define STRETCHES 64u
 
 void timing_share_sample(struct pump_timing *timing, uint64_t own_ns, uint64_t taken_ns) {
   struct timing_share *share = &timing->share;

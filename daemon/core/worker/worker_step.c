@@ -9,8 +9,10 @@
 #include "pump_ring.h"
 #include "worker.h"
 
+/* Operations that one step predicts at most, so that a step stays short [guessed]. */
 #define PREDICT_AT_ONCE 128
-#define GUESS_NS 200000 /* between two guesses how far a graph launch has executed */
+/* Time between two guesses how far a graph launch has executed [guessed]. */
+#define GUESS_NS 200000
 
 EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
                             struct pump_batch *batch) {
