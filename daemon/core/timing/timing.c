@@ -62,7 +62,7 @@ void timing_issued(struct pump_timing *timing, const struct timing_op *reported,
   if (timing->first_seq == 0) timing->first_seq = timing->replay.seq = op.seq;
   if (op.seq >= timing->next_seq) timing->next_seq = op.seq + 1;
   if (timing->next_seq - timing->replay.seq > TIMING_OPS - TIMING_OPS / 8)
-    timing_advance(timing, &timing->replay, timing->next_seq - TIMING_AGAIN);
+    timing_advance(timing, &timing->replay, timing->next_seq - TIMING_OPS / 2);
 }
 
 void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,

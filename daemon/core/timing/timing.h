@@ -36,9 +36,9 @@
 
 #include "pump_abi.h"
 
-/* Entries of tables: the newest are kept, and the oldest are forgotten [guessed]. */
+/* Entries of tables: the newest are kept, and the oldest are forgotten. Each answer replays
+ * half of the remembered operations [guessed]. */
 #define TIMING_OPS 32768u    /* remembered operations; a power of two */
-#define TIMING_AGAIN 16384u  /* newest operations, which are replayed for each answer */
 #define TIMING_WAITS 4096u   /* remembered waits of the thread; a power of two */
 #define TIMING_SHAPES 16384u /* shapes of launches, by signature; a power of two */
 #define TIMING_KEYS 8192u    /* own times, by key; a power of two */
@@ -116,12 +116,11 @@ struct timing_own {
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
-/* Newest gaps between the issues of two operations, by their keys [guessed]. */
-#define TIMING_PAIR_GAPS 16u
+/* Newest gaps between the issues of two operations, by their keys. */
 struct timing_pair {
   uint64_t key; /* 0: unused */
   uint32_t count;
-  uint32_t gap_ns[TIMING_PAIR_GAPS];
+  uint32_t gap_ns[TIMING_SAMPLES];
 };
 
 /* A reading: until `at_ns` the issuing threads had waited `sum_ns` for a CPU core. */

@@ -6,9 +6,8 @@
 /* Entries of a table that a look-up examines, because other keys have its place
  * [guessed]. */
 #define PROBES 16u
-/* Samples that the cost of faults needs, that conclusions from one kind to others need,
- * and that must share a shortest time to confirm it [guessed]. */
-#define COSTS_LEAST 8u
+/* Samples that conclusions from one kind to others need, and that must share a shortest
+ * time to confirm it [guessed]. */
 #define SAMPLES_LEAST 4u
 #define NEAR_LEAST 3u
 /* Samples share a time up to NEAR; scattered stalls end up to BEYOND, too. In ns
@@ -43,7 +42,7 @@ static struct timing_pair *pair_of(struct pump_timing *timing, uint64_t key, boo
 void timing_pair_gap(struct pump_timing *timing, uint64_t key, uint64_t gap_ns) {
   struct timing_pair *pair = pair_of(timing, key, true);
   if (pair == NULL) return;
-  pair->gap_ns[pair->count++ % TIMING_PAIR_GAPS] =
+  pair->gap_ns[pair->count++ % TIMING_SAMPLES] =
       (uint32_t)timing_at_most(gap_ns, UINT32_MAX);
 }
 
@@ -51,7 +50,7 @@ int64_t timing_own_gap(const struct pump_timing *timing, uint64_t key) {
   struct timing_pair *pair = pair_of((struct pump_timing *)timing, key, false);
   uint32_t least_ns = UINT32_MAX, second_ns = UINT32_MAX; /* an eighth of 16 */
   if (pair == NULL || pair->count < SAMPLES_LEAST) return -1;
-  for (uint32_t i = 0; i < pair->count && i < TIMING_PAIR_GAPS; i++) {
+  for (uint32_t i = 0; i < pair->count && i < TIMING_SAMPLES; i++) {
     uint32_t gap_ns = pair->gap_ns[i];
     if (gap_ns < least_ns) {
       second_ns = least_ns;
@@ -118,7 +117,7 @@ static bool fault_costs(const struct pump_timing *timing, int64_t *cost_ns) {
   uint32_t values[TIMING_FAULTS];
   uint32_t count =
       timing->fault_count < TIMING_FAULTS ? timing->fault_count : TIMING_FAULTS;
-  if (count < COSTS_LEAST) return false;
+  if (count < SAMPLES_LEAST) return false;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t at = i;
     for (; at > 0 && values[at - 1] > timing->fault_ns[i]; at--)
