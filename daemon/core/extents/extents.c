@@ -48,8 +48,6 @@
 #define SMALL_BYTES 65536u
 /* A larger range may be an arena at its first use [guessed]. */
 #define LONE_BYTES (1ull << 30)
-/* A lone tensor fills more than 1 / WHOLE_PART of its range [guessed]. */
-#define WHOLE_PART 2u
 
 /* States of a pointer's length. */
 #define STATE_UNUSED 0
@@ -233,13 +231,12 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
     return;
   }
   uint64_t bytes = extents_nearest(segment, offset);
-  bool lone = is_lone(launch, i);
   if (table_rest) {
     bytes = bytes < SMALL_BYTES ? bytes : SMALL_BYTES;
-  } else if (launch->shape != NULL && (lone || longest == 0)) {
+  } else if (launch->shape != NULL && longest == 0) {
     uint64_t most = expressible(launch, i, bytes);
-    if (most != 0 && most < bytes && !(lone && most > bytes / WHOLE_PART)) bytes = most;
-  } else if (!lone && longest != 0 && longest < bytes) {
+    if (most != 0 && most < bytes) bytes = most;
+  } else if (longest != 0 && longest < bytes) {
     bytes = longest;
   }
   conclude(launch, i, STATE_GUESSED, bytes);
