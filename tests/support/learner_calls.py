@@ -61,7 +61,7 @@ class Learner:
             raise MemoryError("the learner's history does not fit into memory")
         self.raw: Any = ffi.gc(learner, lib.pump_learner_delete)
         self._operation = ffi.new("struct pump_learner_operation *")
-        self._accesses = ffi.new("struct pump_access[]", lib.PUMP_LEARNER_MAX_ACCESSES)
+        self._accesses = ffi.new("struct pump_access[]", lib.PUMP_MAX_EXTENTS)
         self._operation.accesses = self._accesses
         self._predicted = ffi.new("struct pump_predicted *")
         self._report = ffi.new("struct pump_learner_report *")
@@ -84,12 +84,12 @@ class Learner:
     ) -> int:
         """Learns the next operation; returns UNKNOWN, CONFIRMED or DEVIATED.
 
-        Ignores accesses after the first PUMP_LEARNER_MAX_ACCESSES.
+        Ignores accesses after the first PUMP_MAX_EXTENTS.
         """
         raw = self._operation
         raw.function, raw.signature, raw.tag = function, signature, tag
         raw.stream, raw.kind = stream, kind
-        raw.count = min(len(accesses), lib.PUMP_LEARNER_MAX_ACCESSES)
+        raw.count = min(len(accesses), lib.PUMP_MAX_EXTENTS)
         for to, access in zip(self._accesses, accesses, strict=False):
             to.slot, to.generation, to.offset_bytes, to.length_bytes, to.access = access[:5]
         return int(lib.pump_learner_see(self.raw, raw))

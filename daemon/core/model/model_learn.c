@@ -62,9 +62,8 @@ EXPORT void pump_model_schedule(struct pump_model *m, uint32_t arrivals) {
 bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
                            uint32_t row, const struct pump_model_extent *extents,
                            uint32_t count) {
-  struct pump_access accesses[PUMP_LEARNER_MAX_ACCESSES];
+  struct pump_access accesses[PUMP_MAX_EXTENTS];
   if (m->expected.learner == NULL) return false;
-  if (count > PUMP_LEARNER_MAX_ACCESSES) count = PUMP_LEARNER_MAX_ACCESSES;
   for (uint32_t i = 0; i < count; i++)
     accesses[i] = (struct pump_access){.slot = extents[i].slot,
                                        .generation = extents[i].generation,
@@ -123,7 +122,7 @@ static uint32_t horizon(const struct pump_model *m) {
  * reserve slots, because only their length is known. Each access has one spare slot,
  * because it may begin at another offset in its first block. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
-  struct pump_model_extent extents[PUMP_LEARNER_MAX_ACCESSES];
+  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
   struct pump_predicted next;
   if (pump_learner_next(m->expected.learner, index, &next) != 0) return false;
   uint32_t known = 0;

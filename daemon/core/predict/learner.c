@@ -109,7 +109,7 @@ static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operati
     return learner_mix(op->signature);
   }
   uint64_t key = learner_mix(op->function + op->kind);
-  for (uint32_t i = 0; i < op->count && i < PUMP_LEARNER_MAX_ACCESSES; i++)
+  for (uint32_t i = 0; i < op->count && i < PUMP_MAX_EXTENTS; i++)
     key = learner_mix(key +
                       (op->accesses[i].length_bytes << 2 | (op->accesses[i].access & 3)));
   return key;
@@ -139,8 +139,7 @@ static void append(struct pump_learner *l, const struct pump_learner_operation *
                    uint64_t key, uint32_t stream) {
   struct stream_state *state = &l->streams[stream];
   uint64_t number = l->head++;
-  uint32_t count =
-      op->count < PUMP_LEARNER_MAX_ACCESSES ? op->count : PUMP_LEARNER_MAX_ACCESSES;
+  uint32_t count = op->count < PUMP_MAX_EXTENTS ? op->count : PUMP_MAX_EXTENTS;
   struct history_entry *entry = learner_entry(l, number);
   *entry = (struct history_entry){.key = key,
                                   .signature = op->signature,
@@ -222,14 +221,13 @@ EXPORT int pump_learner_see(struct pump_learner *l,
   uint64_t key = key_of(l, op);
   learner_note(
       l,
-      (struct pump_learner_step){.what = PUMP_LEARNER_OPERATION,
-                                 .key = key,
-                                 .signature = op->signature,
-                                 .stream = (uint16_t)(op->stream & (PUMP_MAX_STREAMS - 1)),
-                                 .kind = (uint16_t)op->kind,
-                                 .count = (uint16_t)(op->count < PUMP_LEARNER_MAX_ACCESSES
-                                                         ? op->count
-                                                         : PUMP_LEARNER_MAX_ACCESSES)},
+      (struct pump_learner_step){
+          .what = PUMP_LEARNER_OPERATION,
+          .key = key,
+          .signature = op->signature,
+          .stream = (uint16_t)(op->stream & (PUMP_MAX_STREAMS - 1)),
+          .kind = (uint16_t)op->kind,
+          .count = (uint16_t)(op->count < PUMP_MAX_EXTENTS ? op->count : PUMP_MAX_EXTENTS)},
       op->accesses);
   return learner_saw(l, op, key);
 }

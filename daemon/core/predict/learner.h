@@ -26,9 +26,6 @@
 #define PUMP_LEARNER_CONFIRMED 1 /* it was predicted */
 #define PUMP_LEARNER_DEVIATED 2  /* another one was predicted; the prediction is void */
 
-/* Accesses of an operation; further ones are ignored [guessed]. */
-#define PUMP_LEARNER_MAX_ACCESSES 192
-
 struct pump_learner;
 
 /* Values of `missing` in struct pump_access. */

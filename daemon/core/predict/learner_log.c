@@ -58,7 +58,7 @@ void learner_note(struct pump_learner *l, struct pump_learner_step step,
 /* Replays one step. `mark` is set in its slots. */
 static void replay_step(struct pump_learner *l, const struct pump_learner_step *step,
                         const struct pump_access *accesses, uint32_t mark) {
-  struct pump_access marked[PUMP_LEARNER_MAX_ACCESSES];
+  struct pump_access marked[PUMP_MAX_EXTENTS];
   struct pump_learner_operation op = {.signature = step->signature,
                                       .stream = step->stream,
                                       .kind = step->kind,
@@ -96,9 +96,7 @@ static uint64_t tell_all(struct pump_learner *l, const struct pump_learner_log *
   uint32_t at = 0;
   for (uint32_t i = 0; i < event_log->step_count; i++) {
     const struct pump_learner_step *step = &event_log->steps[i];
-    if (step->count > PUMP_LEARNER_MAX_ACCESSES ||
-        step->count > event_log->access_count - at)
-      break;
+    if (step->count > PUMP_MAX_EXTENTS || step->count > event_log->access_count - at) break;
     replay_step(l, step, &event_log->accesses[at], mark);
     at += step->count;
     uint64_t period = l->match.on ? learner_period(l) : 0;

@@ -221,7 +221,7 @@ struct pump_learner {
   struct allocation_event allocation_events[ALLOCATION_EVENTS];
   uint64_t allocation_events_head;
   uint32_t allocations_now; /* allocations since the newest operation */
-  struct pump_access answer[PUMP_LEARNER_MAX_ACCESSES];
+  struct pump_access answer[PUMP_MAX_EXTENTS];
   struct shape shapes[SHAPES];
   struct iterations iterations;
   uint16_t key_counts[KEY_COUNTS];

@@ -135,7 +135,7 @@ def _check(event_log: EventLog, operations: int) -> None:
         np.count_nonzero(is_operation) == operations <= lib.PUMP_LEARNER_LOG_OPERATIONS
         and np.all(steps["what"] <= lib.PUMP_LEARNER_LOST)
         and np.all(steps["stream"] < lib.PUMP_MAX_STREAMS)
-        and np.all(steps["count"] <= np.where(is_operation, lib.PUMP_LEARNER_MAX_ACCESSES, 0))
+        and np.all(steps["count"] <= np.where(is_operation, lib.PUMP_MAX_EXTENTS, 0))
         and int(steps["count"].sum(dtype=np.uint64)) == len(accesses)
         and np.all(steps["slot"] < lib.PUMP_MAX_RANGES)
         and np.all(accesses["slot"] < lib.PUMP_MAX_RANGES)

@@ -44,7 +44,7 @@ static uint64_t signature(void) {
 }
 
 static void fill(struct pump_learner_operation *operation, struct pump_access *accesses) {
-  uint32_t most = below(50) == 0 ? PUMP_LEARNER_MAX_ACCESSES + 8 : 6;
+  uint32_t most = below(50) == 0 ? PUMP_MAX_EXTENTS + 8 : 6;
   *operation = (struct pump_learner_operation){.function = below(3),
                                                .signature = signature(),
                                                .tag = next(),
@@ -68,7 +68,7 @@ static void check_prediction(uint32_t index) {
   if (found != 0) return;
   CHECK(a.number == b.number && a.count == b.count && a.missing == b.missing);
   CHECK(a.number < learners[0]->head && a.number >= learners[0]->oldest);
-  CHECK(a.count <= PUMP_LEARNER_MAX_ACCESSES && a.missing <= a.count);
+  CHECK(a.count <= PUMP_MAX_EXTENTS && a.missing <= a.count);
   CHECK(a.count == 0 || memcmp(a.accesses, b.accesses, a.count * sizeof *a.accesses) == 0);
   for (uint32_t i = 0; i < a.count; i++) CHECK(a.accesses[i].slot < 6);
 }
@@ -87,7 +87,7 @@ static void disturb(void) {
 }
 
 static void noise(uint32_t rounds) {
-  struct pump_access accesses[PUMP_LEARNER_MAX_ACCESSES + 8];
+  struct pump_access accesses[PUMP_MAX_EXTENTS + 8];
   for (uint32_t i = 0; i < 2; i++) CHECK((learners[i] = pump_learner_new(1u << 9)) != NULL);
   for (uint32_t round = 0; round < rounds; round++) {
     disturb();
@@ -151,7 +151,7 @@ static void logs(uint32_t rounds) {
   for (uint32_t round = 0; round < 2000; round++) {
     disturb();
     struct pump_learner_operation operation;
-    struct pump_access reached[PUMP_LEARNER_MAX_ACCESSES + 8];
+    struct pump_access reached[PUMP_MAX_EXTENTS + 8];
     struct pump_predicted predicted;
     fill(&operation, reached);
     if (round == 200) {
@@ -160,8 +160,8 @@ static void logs(uint32_t rounds) {
       learners[0] = learners[1] = l;
     }
     bool any = pump_learner_next(learners[0], below(2 * rounds), &predicted) == 0;
-    CHECK(!any || (predicted.count <= PUMP_LEARNER_MAX_ACCESSES &&
-                   predicted.missing <= predicted.count));
+    CHECK(!any ||
+          (predicted.count <= PUMP_MAX_EXTENTS && predicted.missing <= predicted.count));
     pump_learner_ahead(learners[0], 4 * rounds);
     CHECK((pump_learner_see(learners[0], &operation) != PUMP_LEARNER_UNKNOWN) == any);
   }

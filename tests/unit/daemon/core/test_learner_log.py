@@ -164,7 +164,7 @@ def test_a_story_is_bounded_in_steps_operations_and_accesses() -> None:
     assert learner.kept().operations == lib.PUMP_LEARNER_LOG_OPERATIONS
     wide = Learner(1 << 8)
     wide.keep()
-    accesses = [Access(slot, 1, 0, BLOCK) for slot in range(lib.PUMP_LEARNER_MAX_ACCESSES)]
+    accesses = [Access(slot, 1, 0, BLOCK) for slot in range(lib.PUMP_MAX_EXTENTS)]
     for number in range(2000):
         wide.see(number + 1, accesses)
     most = lib.PUMP_LEARNER_LOG_ACCESSES

@@ -221,7 +221,7 @@ def test_what_is_decoded_is_within_the_bounds_of_the_contract(seed: int) -> None
         with contextlib.suppress(ValueError):
             found = decode(data)
             assert (found.steps["what"] <= lib.PUMP_LEARNER_LOST).all()
-            assert (found.steps["count"] <= lib.PUMP_LEARNER_MAX_ACCESSES).all()
+            assert (found.steps["count"] <= lib.PUMP_MAX_EXTENTS).all()
             assert found.steps["count"].sum() == len(found.accesses)
             assert (found.accesses["slot"] < lib.PUMP_MAX_RANGES).all()
 
