@@ -15,9 +15,7 @@
 #define PERIOD_MOST 64u /* longest period of a match that may be replaced */
 #define MISPLACED 16u   /* consecutive operations with other addresses before a search */
 #define ALIKE 8u        /* operations whose keys and accesses must be equal */
-#define BACK 32768u     /* operations to search */
-#define WAIT_LEAST 32u  /* first wait after a search */
-#define WAIT_MOST 65536u
+#define BACK 32768u     /* operations to search, and the longest wait after a search */
 
 /* Returns the newest operation of the stream before `number`, or NEVER. */
 static uint64_t before(const struct pump_learner *l, uint32_t stream, uint64_t number) {
@@ -70,8 +68,8 @@ uint64_t learner_replace(struct pump_learner *l, uint32_t stream, uint64_t numbe
                               .on = true};
     return i;
   }
-  l->replace_wait = l->replace_wait == 0 ? WAIT_LEAST : 2 * l->replace_wait;
-  if (l->replace_wait > WAIT_MOST) l->replace_wait = WAIT_MOST;
+  l->replace_wait = l->replace_wait == 0 ? MISPLACED : 2 * l->replace_wait;
+  if (l->replace_wait > BACK) l->replace_wait = BACK;
   l->replace_after = number + l->replace_wait;
   return NEVER;
 }

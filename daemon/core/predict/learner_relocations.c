@@ -60,13 +60,12 @@ static void end(struct pump_learner *l, struct allocation *allocation) {
 /* Returns the first allocation at or after operation `allocated_at`, or the end. */
 static uint64_t allocation_events_from(const struct pump_learner *l,
                                        uint64_t allocated_at) {
-  uint64_t low = l->allocation_events_head > ALLOCATION_EVENTS
-                     ? l->allocation_events_head - ALLOCATION_EVENTS
-                     : 0;
+  uint64_t low =
+      l->allocation_events_head > ALLOCATIONS ? l->allocation_events_head - ALLOCATIONS : 0;
   uint64_t high = l->allocation_events_head;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
-    if (l->allocation_events[middle & (ALLOCATION_EVENTS - 1)].allocated_at < allocated_at)
+    if (l->allocation_events[middle & (ALLOCATIONS - 1)].allocated_at < allocated_at)
       low = middle + 1;
     else
       high = middle;
@@ -90,15 +89,14 @@ void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generatio
     succeed(l, recalled, name);
   if (learner_is_trusted(l)) {
     uint64_t at = allocation_events_from(l, l->match.front) + l->allocations_now;
-    const struct allocation_event *event =
-        &l->allocation_events[at & (ALLOCATION_EVENTS - 1)];
+    const struct allocation_event *event = &l->allocation_events[at & (ALLOCATIONS - 1)];
     if (at < l->allocation_events_head && event->allocated_at == l->match.front) {
       struct allocation *before = allocation_of(l, event->allocation);
       if (before != NULL && before->length_bytes == length_bytes) succeed(l, before, name);
     }
   }
   l->allocations_now++;
-  l->allocation_events[l->allocation_events_head++ & (ALLOCATION_EVENTS - 1)] =
+  l->allocation_events[l->allocation_events_head++ & (ALLOCATIONS - 1)] =
       (struct allocation_event){name, l->head};
 }
 
@@ -276,7 +274,7 @@ static void compare(struct pump_learner *l, uint64_t then,
     float weight = 1.0f / (float)(seen < LOOKBACK_LATELY ? seen : LOOKBACK_LATELY);
     l->lookbacks[lookback] +=
         ((float)right / (float)now->count - l->lookbacks[lookback]) * weight;
-    if (seen < LOOKBACK_LEAST) continue;
+    if (seen < LOOKBACK_LATELY) continue;
     if (l->lookbacks[lookback] > l->lookbacks[best]) best = lookback;
   }
   if (1 - l->lookbacks[best] < LOOKBACK_MISSES * (1 - l->lookbacks[l->lookback]))

@@ -35,9 +35,10 @@
  * newest repetition, and follows moved tensors [guessed]. */
 #define LOOKBACKS 13u
 #define LOOKBACK_RELOCATED 0
-#define LOOKBACK_SAMPLE 4    /* one in this many operations compares all lookbacks */
-#define LOOKBACK_LATELY 128u /* compared operations in the mean of a share */
-#define LOOKBACK_LEAST 64u   /* compared operations before a lookback may be selected */
+#define LOOKBACK_SAMPLE 4 /* one in this many operations compares all lookbacks */
+/* Compared operations in the mean of a share, and before a lookback may be selected
+ * [guessed]. */
+#define LOOKBACK_LATELY 128u
 /* A new lookback must have less than this part of the current one's misses [guessed]. */
 #define LOOKBACK_MISSES 0.8f
 
@@ -52,7 +53,6 @@
 /* Entries of tables; powers of two. New entries replace old ones [guessed]. */
 #define BRANCH_POINTS 4096u
 #define ALLOCATIONS 32768u
-#define ALLOCATION_EVENTS 65536u
 #define RELOCATIONS 16384u
 #define SHAPES 32768u
 #define SHAPE_WAYS 8u     /* entries of a set of shapes */
@@ -218,7 +218,7 @@ struct pump_learner {
   float lookbacks[LOOKBACKS]; /* recent share of right accesses of each lookback */
   uint32_t lookbacks_seen[LOOKBACKS]; /* number of operations on which each lookback was
                                          compared */
-  struct allocation_event allocation_events[ALLOCATION_EVENTS];
+  struct allocation_event allocation_events[ALLOCATIONS];
   uint64_t allocation_events_head;
   uint32_t allocations_now; /* allocations since the newest operation */
   struct pump_access answer[PUMP_MAX_EXTENTS];
