@@ -30,7 +30,8 @@ from pump.control import Control, ControlError
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd.common.link import answers
-from pumpd.lease.lease_client import HOLD_MS, HOLD_ROUND_S, SILENT_S
+from pumpd.lease.lease_client import SILENT_S
+from pumpd.lease.rounds import HOLD_MS, HOLD_ROUND_S
 
 BY_CLOCK_S = control.HOLD_MS_MOST / 1000
 """A hold that is not renewed ends after this time (PUMP_HOLD_MOST_NS)."""

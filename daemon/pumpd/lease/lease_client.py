@@ -1,27 +1,24 @@
 """The job's side of its leases: reports the job's state to the service, and adopts grants.
 
 DESIGN
-  Runs in the supervisor's only thread; no call blocks. The work is done in rounds. A round asks
-  the workers for their clients' states (control_server.py), sets the budgets that the leases
-  require (job_usage.py), and reports changes to the service. Rounds run with every beat, after
-  every grant, and every SETTLE_S while resident bytes exceed a lease.
+  Runs in the supervisor's only thread; no call blocks. The work is done in rounds (rounds.py). A
+  round asks the workers for their clients' states (control_server.py), sets the budgets that the
+  leases require (job_usage.py), and reports changes to the service.
 
-  Without a service the job keeps its configured budget. It looks for a service every
-  RETRY_UNKNOWN_S, or every RETRY_MOST_S if it had one before. When a service ends, the job keeps
-  its leases, as all jobs do, and renews them with the next service. After ALONE_S without a
-  service the job returns to its configured budget. Services since protocol version ANSWERS answer
-  each beat. If a beat is unanswered for SILENT_S, the job continues as without a service until the
-  service answers. The connection is closed only after ALONE_S.
+  The client is in one of four states, each `due` at some time:
+
+      Looking    without a connection; Greeting when a service accepts one
+      Greeting   the hello is sent; Attached with the welcome, Looking after ANSWER_S
+      Attached   the service answers; Silent if a beat is unanswered for SILENT_S
+      Silent     as without a service; Attached with the next answer
+
+  A lost connection leads to Looking. The job looks for a service every RETRY_UNKNOWN_S, or every
+  RETRY_MOST_S if it had one before. It keeps its leases, as all jobs do, and renews them with the
+  next service. After ALONE_S without a grant the job returns to its configured budget; then the
+  connection to a silent service is closed. Services answer beats since protocol version ANSWERS.
 
   Leases survive the end of a worker: the client's state is reported for up to ABSENT_S, until the
   client has another worker or has ended.
-
-  While the job waits for its turn, its clients hold launches. This request is repeated every
-  HOLD_ROUND_S and expires after HOLD_MS, so the job resumes if any process in between ends or
-  stops. Each of these rounds sends a beat, because the job also resumes when the service is silent.
-  After HELD_MOST_S the job resumes in any case, until the service has given it a turn. While the
-  job yields, equally frequent requests make its clients put gates before launches
-  (shim/progress/gates.c).
 
   A service can only change budgets, and hold launches or make them yield within these time limits.
   Worker and shim check each budget again.
@@ -31,10 +28,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import selectors
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pump.processes import start_time
@@ -51,10 +50,10 @@ from pumpd.lease.job_usage import (
     answered,
     budgets_alone,
     budgets_for,
-    by_gpu,
     report_of,
     settled,
 )
+from pumpd.lease.rounds import HOLD_ROUND_S, SETTLE_MOST_S, SETTLE_S, Holds, Rounds
 
 if TYPE_CHECKING:
     from pump.wire import service as wire
@@ -67,24 +66,11 @@ RETRY_UNKNOWN_S = 5.0
 """Time between attempts of a job that has had no service."""
 ANSWER_S = 3.0
 """Longest wait for the service's welcome."""
-SETTLE_S = 0.05
-SETTLE_MOST_S = 10.0
-"""Time after a grant in which rounds may run every SETTLE_S; later they run only with beats."""
-YOUNG_S = 10.0
-YOUNG_ROUND_S = 0.05
-"""Time between rounds in the first YOUNG_S of a client, while a client has no device or the job's
-demand grows. After any other round the time doubles."""
-HOLD_ROUND_S = 1.0
-HOLD_MS = 5000
-"""Longer than ADOPT_S of control_worker.py, because a pending budget delays the next request."""
-HELD_MOST_S = 240.0
-"""Enough for eight jobs with turns of 30 s."""
 SILENT_S = 2 * HOLD_ROUND_S
 """After this time without an answer to a beat, the job continues as without a service."""
 ANSWERS = 2
 """First version of the protocol in which the service answers beats."""
 ALONE_S = 30.0
-BEAT_S = 2.0
 
 log = logging.getLogger("pumpd")
 
@@ -109,6 +95,93 @@ class JobFacts(NamedTuple):
 NO_SERVICE = JobFacts()
 
 
+@dataclass
+class Looking:
+    """The job has no connection. `due`: the next attempt."""
+
+    due: float = 0.0
+
+
+@dataclass
+class Greeting:
+    """A service has accepted the connection. `due`: the end of the wait for its welcome."""
+
+    connection: socket.socket
+    path: str
+    due: float
+
+
+@dataclass
+class Attached:
+    """The service answers. `due`: SILENT_S after the oldest beat without an answer, or infinite."""
+
+    connection: socket.socket
+    version: int
+    beat_due: float
+    due: float = math.inf
+    newest: wire.Grant | None = None
+    """The newest grant, even if it contains no leases yet."""
+    number: int = 0
+    """Number of the newest grant with leases; 0: before the first, earlier leases stay in force."""
+    adopted: int = 0
+    """Number of the newest grant that the clients have adopted."""
+    report: wire.Report | None = None
+
+
+class Silent(Attached):
+    """The service has not answered a beat for SILENT_S. `due`: infinite."""
+
+
+State = Looking | Greeting | Attached
+"""Silent is an Attached, because its service may continue."""
+
+
+class Search:
+    """Connects to the first of the services at `paths` that accepts, with a growing pause between
+    attempts."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self.mute = ""
+        """Path of a service that accepted the last connection and did not answer; tried last."""
+        self._untrusted: set[str] = set()
+        """Paths of untrusted servers; the log names each once."""
+        self._known = False
+        """Whether the job has had a service."""
+        self._pause_s = RETRY_LEAST_S
+
+    def attempt(self, listen: Callable[[socket.socket], None]) -> tuple[socket.socket, str] | None:
+        """Returns a connection, after its hello and `listen`, and its path; None: no service."""
+        for path in sorted(self._paths, key=lambda path: path == self.mute):
+            connection = None
+            try:
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection.setblocking(False)
+                connection.connect(path)
+                server.check(connection, path)
+                connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
+                listen(connection)
+            except OSError as error:
+                if isinstance(error, server.UntrustedServerError) and path not in self._untrusted:
+                    self._untrusted.add(path)
+                    log.warning("ignoring the untrusted service at %s: %s", path, error)
+                if connection is not None:
+                    connection.close()
+                continue
+            return connection, path
+        return None
+
+    def found(self) -> None:
+        """Notes that the service has answered."""
+        self._known, self.mute, self._pause_s = True, "", RETRY_LEAST_S
+
+    def pause_s(self, least_s: float = 0.0) -> float:
+        """Returns the time until the next attempt, and doubles the one after it."""
+        pause_s = max(self._pause_s, least_s)
+        self._pause_s = min(2 * pause_s, RETRY_MOST_S if self._known else RETRY_UNKNOWN_S)
+        return pause_s
+
+
 class LeaseClient:
     """Keeps one job's leases. `inquire`: asks the job's workers, and calls back with their
     answers."""
@@ -117,52 +190,21 @@ class LeaseClient:
         self._selector = selector
         self._inquire = inquire
         self._facts = facts
+        self._state: State = Looking()
+        self._search = Search(facts.paths)
+        self._granted: dict[str, int] = {}
+        """Granted bytes by GPU; kept when the service ends, until `_leases_end`."""
+        self._leases_end = math.inf
+        self._rounds = Rounds()
+        self._holds = Holds()
         self._ceilings = Ceilings(facts.budget)
         self._busy = Busy()
         self._absent = Absent(lambda pid: start_time(pid) is not None)
-        self._connection: socket.socket | None = None
-        self._version = 0
-        self._deadline = 0.0
-        self._retry_due = 0.0
-        self._retry_s = RETRY_LEAST_S
-        self._path = self._mute = ""
-        """`_path`: the path of the connection. `_mute`: the path of a service that accepted the
-        last connection and did not answer; it is tried last."""
-        self._untrusted: set[str] = set()
-        """Paths of untrusted servers; the log names each once."""
-        self._known = False
-        """Whether the job has had a service."""
-        self._alone_due: float | None = None
-        self._asked_s: float | None = None
-        """When the oldest unanswered beat was sent; None: all beats are answered."""
-        self._silent = False
-        """Whether the service has not answered for SILENT_S."""
-        self._told: wire.Grant | None = None
-        """The newest grant of this connection, even if it contains no leases yet."""
-        self._grant: wire.Grant | None = None
-        self._acted = 0
-        self._granted: dict[str, int] = {}
-        """Granted bytes by GPU; kept when the service ends."""
-        self._waits: dict[str, float] = {}
-        """GPUs on which the job waits for its turn, and the start of each wait."""
-        self._yields: set[str] = set()
-        """GPUs that the job leaves to others while its launches wait for memory."""
-        self._held: dict[tuple[int, int], tuple[int, int]] = {}
-        """hold_ms and yield_ms of the last requests, by client and device."""
-        self._hold_due = 0.0
-        """When these requests are repeated."""
-        self._beat_s = BEAT_S
-        self._beat_due = 0.0
-        self._round_due = 0.0
-        self._asking = self._again = False
         self._waiting = 0
-        self._settle_until = self._young_until = 0.0
-        self._young_round_s = YOUNG_ROUND_S
-        self._last: wire.Report | None = None
         self._tried: list[Budget] = []
 
     def __repr__(self) -> str:
-        there = "attached" if self._version else "alone"
+        there = "attached" if isinstance(self._state, Attached) else "alone"
         return f"<lease client, {there}, {len(self._granted)} leases>"
 
     @property
@@ -173,149 +215,127 @@ class LeaseClient:
         """Returns the latest time for the next call of on_time (time.monotonic)."""
         if not self._facts.paths:
             return None
-        dues = [self._alone_due] if self._alone_due is not None else []
-        if self._connection is None:
-            dues.append(self._retry_due)
-        elif not self._version:
-            dues.append(self._deadline)
-        else:
-            dues.append(self._beat_due if self._asking else self._round_due)
-        if self._asked_s is not None and not self._silent:
-            dues.append(self._asked_s + SILENT_S)
-        return min(dues, default=None)
+        state, dues = self._state, [self._state.due, self._leases_end]
+        if isinstance(state, Attached):
+            dues.append(state.beat_due if self._rounds.asking else self._rounds.due)
+        return min(dues)
 
     def on_time(self, now: float) -> None:
         """Connects, sends beats, runs rounds and handles timeouts when their times have come."""
         if not self._facts.paths:
             return
-        if self._connection is None:
-            if now >= self._retry_due:
-                self._connect(now)
-        elif not self._version:
-            if now >= self._deadline:
-                self._mute = self._path
-                self._lose("it does not answer", RETRY_UNKNOWN_S)
-        elif self._asking:  # beats continue, so that a silent worker does not end leases
-            if now >= self._beat_due:
-                self._beat()
-        elif now >= self._round_due:
-            self._round()
-        if self._asked_s is not None and not self._silent and now >= self._asked_s + SILENT_S:
-            self._fall_silent()
-        if self._alone_due is not None and now >= self._alone_due:
+        if isinstance(self._state, Attached):
+            if self._rounds.asking:  # beats continue, so that a silent worker does not end leases
+                if now >= self._state.beat_due:
+                    self._beat()
+            elif now >= self._rounds.due:
+                self._round()
+        if now >= self._state.due:
+            self._leave_state(now)
+        if now >= self._leases_end:
             self._go_alone()
 
     def client_came(self, now: float) -> None:
         """Schedules frequent rounds, because an admitted client will soon have a device."""
-        self._young_until = now + YOUNG_S
-        self._round_due = min(self._round_due, now + YOUNG_ROUND_S)
+        self._rounds.client_came(now)
 
     def steered(self, request: control.Request) -> None:
         """Takes over a budget that a control connection has set, as a bound on leases."""
         if request.budget_bytes is not None:
             self._ceilings.steer(request.client_pid, request.device, request.budget_bytes)
-            self._round_due = min(self._round_due, self._now + SETTLE_S)
+            self._rounds.due = min(self._rounds.due, self._now + SETTLE_S)
 
     def close(self) -> None:
         """Closes the connection, if there is one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if not isinstance(self._state, Looking):
+            self._state.connection.close()
+            self._state = Looking()
 
-    # ---- the connection ----
+    # ---- the states ----
 
-    def _connect(self, now: float) -> None:
-        for path in sorted(self._facts.paths, key=lambda path: path == self._mute):
-            connection = None
-            try:
-                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                connection.setblocking(False)
-                connection.connect(path)
-                server.check(connection, path)
-                connection.send(wire.pack_hello(), socket.MSG_NOSIGNAL)
-                self._selector.register(connection, selectors.EVENT_READ, self._receive)
-            except OSError as error:
-                if isinstance(error, server.UntrustedServerError) and path not in self._untrusted:
-                    self._untrusted.add(path)
-                    log.warning(
-                        "ignoring the untrusted service at %s: %s",
-                        path,
-                        error,
-                    )
-                if connection is not None:
-                    connection.close()
-                continue
-            self._connection, self._path, self._version = connection, path, 0
-            self._deadline = now + ANSWER_S
-            return
-        self._retry_later(now)
+    def _enter(self, state: State) -> None:
+        """Changes the state. Without a service that answers, launches are released, and the leases
+        end after ALONE_S."""
+        self._state = state
+        if isinstance(state, Looking | Silent):
+            self._hold([])
+            if self._granted:
+                self._leases_end = min(self._leases_end, self._now + ALONE_S)
 
-    def _retry_later(self, now: float) -> None:
-        self._retry_due = now + self._retry_s
-        most = RETRY_MOST_S if self._known else RETRY_UNKNOWN_S
-        self._retry_s = min(2 * self._retry_s, most)
+    def _leave_state(self, now: float) -> None:
+        state = self._state
+        if isinstance(state, Looking):
+            if found := self._search.attempt(self._listen):
+                self._enter(Greeting(*found, now + ANSWER_S))
+            else:
+                state.due = now + self._search.pause_s()
+        elif isinstance(state, Greeting):
+            self._search.mute = state.path
+            self._lose("it does not answer", RETRY_UNKNOWN_S)
+        else:
+            log.warning(
+                "no answer from the service for %.0f s: the job keeps its leases and skips "
+                "turns until the service answers",
+                SILENT_S,
+            )
+            self._enter(Silent(**{**vars(state), "due": math.inf}))
+
+    def _welcomed(self, connection: socket.socket, version: int) -> None:
+        self._search.found()
+        self._rounds.due = self._now
+        self._enter(Attached(connection, version, self._now + self._rounds.beat_s))
+        facts = self._facts
+        log.info("attached to the service, version %d", version)
+        name, path = wire.fitting(facts.name), wire.fitting(facts.socket, wire.PATH_CHARACTERS)
+        self._send(wire.Join(name, facts.priority, path, facts.job_pid))
+
+    def _received(self, state: Attached, message: Any) -> None:
+        if isinstance(message, wire.Refused):
+            log.warning("the service refused this job, which keeps its budget: %s", message.reason)
+            self._lose(message.reason, RETRY_UNKNOWN_S)
+        elif isinstance(message, wire.Grant):
+            self._leases_end = state.due = math.inf
+            if isinstance(state, Silent):
+                self._rounds.due = self._now
+                self._enter(state := Attached(**vars(state)))
+            if message != state.newest:  # otherwise it only answers a beat
+                state.newest = message
+                self._take(state, message)
 
     def _lose(self, reason: str, retry_s: float = 0.0) -> None:
-        if self._connection is None:
+        state = self._state
+        if isinstance(state, Looking):
             return
-        if self._version:
+        if isinstance(state, Attached):
             log.info("lost the service (%s); the job keeps its leases", reason)
-        self._selector.unregister(self._connection)
-        self._connection.close()
-        self._connection = self._grant = self._told = self._last = self._asked_s = None
-        self._version = self._acted = 0
-        self._silent = False
-        self._retry_s = max(self._retry_s, retry_s)
-        self._waits, self._yields = {}, set()
-        self._hold([])
-        self._begin_alone()
-        self._retry_later(self._now)
+        self._selector.unregister(state.connection)
+        state.connection.close()
+        self._holds.take((), self._now)
+        self._enter(Looking(self._now + self._search.pause_s(retry_s)))
 
-    def _send(self, message: Any) -> None:
-        if self._connection is None or not self._version:
-            return
-        try:
-            data = wire.encode(message, self._version)
-            self._connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except OSError as error:
-            self._lose(error.strerror or "its queue is full")
+    def _go_alone(self) -> None:
+        self._leases_end, self._granted = math.inf, {}
+        log.info("no service for %.0f s: the job returns to its configured budget", ALONE_S)
+        if isinstance(self._state, Silent):
+            self._lose("the service does not answer", RETRY_UNKNOWN_S)
+        self._inquire(control.Request(control.STATE), self._restore)
 
-    def _beat_pause_s(self) -> float:
-        """Returns the longest time between two beats, which show both sides that the peer lives."""
-        held = self._waits or self._yields
-        return min(self._beat_s, HOLD_ROUND_S) if held else self._beat_s
+    def _restore(self, clients: list[ClientState]) -> None:
+        sound = [client for client in clients if client.error is None]
+        for pid, device, budget_bytes in budgets_alone(sound, self._ceilings):
+            self._request(control.Request(control.SET, pid, None, budget_bytes, device))
 
-    def _beat(self) -> None:
-        self._beat_due = self._now + self._beat_pause_s()
-        if self._asked_s is None and self._version >= ANSWERS:
-            self._asked_s = self._now
-        self._send(wire.Beat())
+    # ---- frames ----
 
-    def _fall_silent(self) -> None:
-        self._silent = True
-        log.warning(
-            "no answer from the service for %.0f s: the job keeps its leases and skips "
-            "turns until the service answers",
-            SILENT_S,
-        )
-        self._hold([])
-        self._begin_alone()
-
-    def _answers_again(self) -> None:
-        self._asked_s = self._alone_due = None
-        if self._silent:
-            self._silent = False
-            self._round_due = self._now
-
-    def _begin_alone(self) -> None:
-        if self._granted and self._alone_due is None:
-            self._alone_due = self._now + ALONE_S
+    def _listen(self, connection: socket.socket) -> None:
+        self._selector.register(connection, selectors.EVENT_READ, self._receive)
 
     def _receive(self) -> None:
-        if self._connection is None:  # lost earlier in this round of the selector
+        state = self._state
+        if isinstance(state, Looking):  # lost earlier in this round of the selector
             return
         try:
-            data = self._connection.recv(wire.REPLY_BYTES + 1)
+            data = state.connection.recv(wire.REPLY_BYTES + 1)
         except BlockingIOError:
             return
         except OSError:
@@ -323,53 +343,53 @@ class LeaseClient:
         try:
             if not data:
                 self._lose("the connection closed")
-            elif not self._version:
-                self._welcomed(wire.check_welcome(data))
+            elif isinstance(state, Greeting):
+                self._welcomed(state.connection, wire.check_welcome(data))
             else:
-                self._received(wire.decode(data, wire.FROM_SERVICE, self._version))
+                self._received(state, wire.decode(data, wire.FROM_SERVICE, state.version))
         except FrameError as error:
             log.warning("leaving the service, which sent an invalid frame: %s", error)
             self._lose(str(error), RETRY_UNKNOWN_S)
 
-    def _welcomed(self, version: int) -> None:
-        self._version, self._known, self._mute = version, True, ""
-        self._retry_s = RETRY_LEAST_S
-        self._round_due = self._now
-        self._beat_due = self._now + self._beat_s
-        facts = self._facts
-        log.info("attached to the service, version %d", version)
-        name, path = wire.fitting(facts.name), wire.fitting(facts.socket, wire.PATH_CHARACTERS)
-        self._send(wire.Join(name, facts.priority, path, facts.job_pid))
+    def _send(self, message: Any) -> None:
+        state = self._state
+        if not isinstance(state, Attached):
+            return
+        try:
+            data = wire.encode(message, state.version)
+            state.connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError as error:
+            self._lose(error.strerror or "its queue is full")
 
-    def _received(self, message: Any) -> None:
-        if isinstance(message, wire.Refused):
-            log.warning("the service refused this job, which keeps its budget: %s", message.reason)
-            self._lose(message.reason, RETRY_UNKNOWN_S)
-        elif isinstance(message, wire.Grant):
-            self._answers_again()
-            if message != self._told:  # otherwise it only answers a beat
-                self._told = message
-                self._take(message)
+    def _beat_pause_s(self) -> float:
+        """Returns the longest time between two beats, which show both sides that the peer lives."""
+        beat_s = self._rounds.beat_s
+        return min(beat_s, HOLD_ROUND_S) if self._holds else beat_s
 
-    def _take(self, grant: wire.Grant) -> None:
-        self._beat_s = grant.beat_ms / 1e3
+    def _beat(self) -> None:
+        state, now = self._state, self._now
+        if isinstance(state, Attached):
+            state.beat_due = now + self._beat_pause_s()
+            if state.version >= ANSWERS and not isinstance(state, Silent):
+                state.due = min(state.due, now + SILENT_S)
+            self._send(wire.Beat())
+
+    def _take(self, state: Attached, grant: wire.Grant) -> None:
+        now, rounds = self._now, self._rounds
+        rounds.beat_s = grant.beat_ms / 1e3
         if grant.number:
-            self._grant = grant
+            state.number = grant.number
             self._granted = {one.gpu: one.budget_bytes for one in grant.gpus}
-            self._waits = {
-                one.gpu: self._waits.get(one.gpu, self._now) for one in grant.gpus if one.waits
-            }
-            self._yields = {one.gpu for one in grant.gpus if one.yields}
-            self._settle_until = self._now + SETTLE_MOST_S
+            self._holds.take(grant.gpus, now)
+            rounds.settle_until = now + SETTLE_MOST_S
             log.info("granted: %s", self._granted)
-        self._beat_due = min(self._beat_due, self._now + self._beat_pause_s())
-        self._round_due = self._now
-        self._again = self._asking
+        state.beat_due = min(state.beat_due, now + self._beat_pause_s())
+        rounds.due, rounds.again = now, rounds.asking
 
     # ---- rounds ----
 
     def _round(self) -> None:
-        self._asking, self._again = True, False
+        self._rounds.asking, self._rounds.again = True, False
         self._inquire(control.Request(control.STATE), self._answered)
 
     def _answered(self, clients: list[ClientState]) -> None:
@@ -379,60 +399,46 @@ class LeaseClient:
         clients = [client for client in sound if client.pid not in there] + absent
         self._hold(clients)
         sets: list[Budget] = []
-        if self._grant is not None:  # before the first grant, earlier leases stay in force
+        state = self._state
+        if isinstance(state, Attached) and state.number:
             wanted = budgets_for(clients, self._granted, self._ceilings)
             sets = [budget for budget in wanted if budget.pid not in there]
             if adopted(clients, self._granted):
-                self._acted = self._grant.number
+                state.adopted = state.number
         grows = self._report(clients, there)
         if sets and sets != self._tried:
             self._tried = sets
             self._apply(sets)
         else:
             self._tried = []
-            self._asking = False
-            self._schedule(clients, grows)
+            self._rounds.asking = False
+            unsettled = not settled(clients, self._granted)
+            grows = grows or any(not client.devices for client in clients)
+            self._rounds.schedule(self._now, grows, unsettled, bool(self._holds))
 
     def _hold(self, clients: Sequence[ClientState]) -> None:
-        """Asks these clients to hold launches on GPUs where the job waits, and to yield where the
-        job yields; ends both for all other clients and GPUs."""
-        wanted = {
-            (one.pid, one.device.index): asked
-            for gpu, held in by_gpu(clients).items()
-            if (asked := self._asked(gpu)) != (0, 0)
-            for one in held
-        }
-        if wanted == self._held and self._now < self._hold_due:
-            return
-        self._hold_due = self._now + HOLD_ROUND_S
-        for pid, device in sorted(wanted.keys() | self._held.keys()):
-            hold_ms, yield_ms = wanted.get((pid, device), (0, 0))
-            request = control.Request(
-                control.SET, pid, device=device, hold_ms=hold_ms, yield_ms=yield_ms
-            )
-            with contextlib.suppress(FrameError):
-                self._inquire(request, lambda _clients: None)
-        self._held = wanted
+        """Asks these clients to hold launches and to yield, and ends both for all others."""
+        there = () if isinstance(self._state, Silent) else clients
+        for request in self._holds.requests(there, self._now):
+            self._request(request)
 
-    def _asked(self, gpu: str) -> tuple[int, int]:
-        """Returns hold_ms and yield_ms for that GPU."""
-        if self._silent:
-            return 0, 0
-        holds = gpu in self._waits and self._now <= self._waits[gpu] + HELD_MOST_S
-        return HOLD_MS * holds, HOLD_MS * (gpu in self._yields)
+    def _request(self, request: control.Request) -> None:
+        with contextlib.suppress(FrameError):
+            self._inquire(request, lambda _clients: None)
 
     def _report(self, clients: Sequence[ClientState], absent: set[int]) -> bool:
         """Reports changes to the service; returns whether the job wants more than before."""
-        if not self._version:  # the service has ended during this round
+        state = self._state
+        if not isinstance(state, Attached):  # the service has ended during this round
             return False
         report = report_of(
-            clients, self._ceilings, self._busy, self._acted, self._now, absent=absent
+            clients, self._ceilings, self._busy, state.adopted, self._now, absent=absent
         )
-        before = {gpu.gpu: gpu.wanted_bytes for gpu in self._last.gpus} if self._last else {}
-        if report != self._last:
-            self._last = report
+        last, state.report = state.report, report
+        before = {gpu.gpu: gpu.wanted_bytes for gpu in last.gpus} if last else {}
+        if report != last:
             self._send(report)
-        if self._now >= self._beat_due - self._beat_pause_s() / 4:
+        if self._now >= state.beat_due - self._beat_pause_s() / 4:
             self._beat()
         return any(gpu.wanted_bytes > before.get(gpu.gpu, 0) for gpu in report.gpus)
 
@@ -448,35 +454,4 @@ class LeaseClient:
                 log.info("client %d keeps its budget: %s", client.pid, client.error)
         self._waiting -= 1
         if self._waiting == 0:
-            self._asking = False
-            self._round_due = self._now
-
-    def _schedule(self, clients: Sequence[ClientState], grows: bool) -> None:
-        now = self._now
-        pause = self._beat_s
-        if now < self._young_until:
-            absent = any(not client.devices for client in clients)
-            again = YOUNG_ROUND_S if grows or absent else 2 * self._young_round_s
-            self._young_round_s = pause = min(pause, again)
-        if now < self._settle_until and not settled(clients, self._granted):
-            pause = SETTLE_S
-        if self._waits or self._yields:
-            pause = min(pause, HOLD_ROUND_S)
-        self._round_due = now if self._again else now + pause
-
-    # ---- without a service ----
-
-    def _go_alone(self) -> None:
-        self._alone_due = None
-        self._granted = {}
-        log.info("no service for %.0f s: the job returns to its configured budget", ALONE_S)
-        if self._silent:
-            self._lose("the service does not answer", RETRY_UNKNOWN_S)
-        self._inquire(control.Request(control.STATE), self._restore)
-
-    def _restore(self, clients: list[ClientState]) -> None:
-        sound = [client for client in clients if client.error is None]
-        for pid, device, budget_bytes in budgets_alone(sound, self._ceilings):
-            request = control.Request(control.SET, pid, None, budget_bytes, device)
-            with contextlib.suppress(FrameError):
-                self._inquire(request, lambda _clients: None)
+            self._rounds.asking, self._rounds.due = False, self._now

@@ -18,7 +18,8 @@ from service_jobs import at_work
 from pump.control import Control
 from pump.policy.turns import TURN_S
 from pump.wire.control import HOLD_MS_MOST
-from pumpd.lease.lease_client import HOLD_ROUND_S, SILENT_S
+from pumpd.lease.lease_client import SILENT_S
+from pumpd.lease.rounds import HOLD_ROUND_S
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 3000, "seed": 1}
 WORDS = [f"--{name}={value}" for name, value in SHAPE.items()]

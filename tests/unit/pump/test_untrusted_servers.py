@@ -108,7 +108,7 @@ def test_a_job_passes_over_an_untrusted_service_and_says_so_once(
         listener.settimeout(5)
         holder = LeaseClient(selector, lambda *_: None, JobFacts(paths=[str(untrusted), str(own)]))
         for _ in range(2):
-            holder._retry_due = 0.0
+            holder._state.due = 0.0
             holder.on_time(time.monotonic())
             peer, _ = listener.accept()
             assert peer.recv(64), "it says hello to its own"

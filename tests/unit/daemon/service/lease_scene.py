@@ -13,7 +13,8 @@ from pathlib import Path
 from pump.control import ClientState, DeviceState
 from pump.wire import control
 from pump.wire import service as wire
-from pumpd.lease.lease_client import HOLD_MS, JobFacts, LeaseClient
+from pumpd.lease.lease_client import JobFacts, LeaseClient
+from pumpd.lease.rounds import HOLD_MS
 
 MIB = 1 << 20
 Answer = Callable[[list[ClientState]], None]

@@ -18,15 +18,8 @@ from pump.control import ClientState
 from pump.wire import control
 from pump.wire import service as wire
 from pumpd.lease.job_usage import DUTY_LEAST, DUTY_MEMORY_S, Busy, Ceilings, Held, report_of
-from pumpd.lease.lease_client import (
-    ALONE_S,
-    HELD_MOST_S,
-    HOLD_MS,
-    HOLD_ROUND_S,
-    SILENT_S,
-    JobFacts,
-    LeaseClient,
-)
+from pumpd.lease.lease_client import ALONE_S, SILENT_S, JobFacts, LeaseClient
+from pumpd.lease.rounds import HELD_MOST_S, HOLD_MS, HOLD_ROUND_S
 
 
 @pytest.fixture

@@ -24,9 +24,7 @@ from pumpd.lease.job_usage import (
     ABSENT_S,
     Absent,
 )
-from pumpd.lease.lease_client import (
-    YOUNG_ROUND_S,
-)
+from pumpd.lease.rounds import YOUNG_ROUND_S
 from pumpd.service import registry as registries
 from pumpd.service.cards import Cards
 from pumpd.service.jobs import SENT_MOST

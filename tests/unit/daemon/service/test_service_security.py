@@ -391,7 +391,7 @@ def test_a_hostile_service_costs_a_job_its_leases_only(tmp_path: Path, seed: int
         listener.settimeout(5)
         holder = LeaseClient(selector, inquire, JobFacts(paths=[str(path)]))
         for _ in range(60):
-            holder._retry_due = 0.0
+            holder._state.due = 0.0
             holder.on_time(time.monotonic())
             peer, _ = listener.accept()
             peer.recv(64)
