@@ -29,8 +29,8 @@ from pumpd.worker.control_worker import ControlWorker
 from pumpd.worker.learned import Learned
 from pumpd.worker.liveness import Liveness
 from pumpd.worker.recorder import Recorder
-from pumpd.worker.run_delay import Issuers
 from pumpd.worker.sampler import Sampler
+from pumpd.worker.time_lost import TimeLost
 
 log = logging.getLogger("pumpd.worker")
 
@@ -42,9 +42,6 @@ UNREADY_NS: Final = 100_000_000
 
 PUBLISH_NS: Final = 20_000_000
 """Least time between two writes of counters and heartbeat while busy."""
-
-LOST_NS: Final = 100_000_000
-"""Least time between two computations of the time lost while busy."""
 
 DEVICES_EVERY: Final = 64
 """Ticks after which the devices' records are read again even without an event."""
@@ -92,11 +89,8 @@ class Worker:
         self.model.time()
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
-        self._duplicates = duplicates
-        self._issuers = Issuers(client_pid)
+        self.model.duplicate(duplicates)
         self._said_ended = False
-        self._active = False
-        """Whether a device has been active: until then, only recorded clients report anything."""
         self._take(policy)
         self.recorder = recorder
         if recorder:
@@ -110,22 +104,22 @@ class Worker:
         self._unready_ns = 0
         """Since when the next record has been reserved without being filled; 0: it is filled."""
         self._spin_ns = 0
-        self._misses = {"unseen": 0, "no_room": 0, "policy": 0}
-        """Misses by cause; `policy`: misses under a policy that does not prefetch."""
         self._seen_misses = 0, 0
-        """The model's counts of the first two causes at the last update."""
-        self._ticks = self._resyncs = self._catch_ups = 0
-        self._lost_due_ns = self._lost_may_ns = 0
-        """When the time lost is computed next: while busy, and before a long sleep."""
-        self._stops = 0  # stops of the client that the model knows
+        """The model's misses, unseen and without room, at the last update of the counters."""
+        self._time_lost = TimeLost(self.model, mapping, client_pid)
         self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
+
+    @property
+    def _active(self) -> bool:
+        """Whether a device has become active. Before, only recorded clients report operations."""
+        return any(facts.active for facts in self.model.devices.values())
 
     # ---- one tick ----------------------------------------------------------------------
 
     def tick(self) -> None:
         """Drains the ring, updates the model, renews schedules, and publishes."""
         waiting = self.mapping.backlog()
-        if waiting or self._ticks % DEVICES_EVERY == 0:
+        if waiting or self.counters.ticks % DEVICES_EVERY == 0:
             self.read_devices()
             self._read_events(waiting)
             if self._learned:
@@ -133,12 +127,12 @@ class Worker:
         self.mapping.follow(self.model.raw)
         if self.recorder:
             self.recorder.tick()
-        self._ticks += 1
+        self.counters.ticks += 1
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
-        if self._active and now_ns >= self._lost_due_ns:
-            self._publish_lost()
+        if self._active and now_ns >= self._time_lost.due_ns:
+            self._time_lost.publish()
         if self._sampler:
             self._sampler.tick(now_ns)
 
@@ -155,8 +149,8 @@ class Worker:
             self._spin_ns = lib.pump_core_spin_ns(lib.pump_core_now_ns() - before)
             return
         self._spin_ns = 0
-        if self._active and lib.pump_core_now_ns() >= self._lost_may_ns:
-            self._publish_lost()
+        if self._active and lib.pump_core_now_ns() >= self._time_lost.may_ns:
+            self._time_lost.publish()
         self.publish()
         self._wait(seen_activity, 0, SLEEP_NS)
 
@@ -190,9 +184,7 @@ class Worker:
                 if known:
                     self._read_ranges()
             self.model.set_device(index, facts)
-            if facts.active and not self._active:
-                self._active = True
-                self._learn()
+            self._learn()
             if self.recorder:
                 self.recorder.device(index, record)
 
@@ -206,7 +198,7 @@ class Worker:
             self._stale = True
         if waiting > FAR_BEHIND:
             log.info("skipped %d operations and events to catch up", self._skip())
-            self._catch_ups += 1
+            self.counters.catch_ups += 1
             self.model.forget_window()
             self._lose()
         if self._stale:
@@ -282,7 +274,7 @@ class Worker:
         if self._sampler:
             self._sampler.take(lib.pump_core_now_ns())
         lib.pump_worker_record(self.model.raw, ffi.NULL)
-        self._publish_lost()
+        self._time_lost.publish()
         self.recorder.close(self._last_facts(), keep=not self.recorder.empty)
         self.counters.recording_error = self.recorder.error
         self.counters.recording_ended = 1
@@ -294,7 +286,7 @@ class Worker:
         self._read_events(self.mapping.backlog())
         self.mapping.follow(self.model.raw)
         self.publish()
-        self._publish_lost()
+        self._time_lost.publish()
 
     def finish_learning(self) -> None:
         """Saves the learned patterns for the program's next run."""
@@ -316,7 +308,7 @@ class Worker:
         """Reads the live ranges from the table. Events in the ring may repeat some ranges, which
         has no effect."""
         self._stale = False
-        self._resyncs += 1
+        self.counters.resyncs += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
         ranges = self.mapping.read_ranges()
         self.model.resync(ranges, newest_seq)
@@ -339,7 +331,6 @@ class Worker:
     def _take(self, policy: Policy) -> None:
         self.policy = policy
         self.model.schedule(policy.prefetches)
-        self.model.duplicate(self._duplicates)
         self._learn()
 
     def _learn(self) -> None:
@@ -360,11 +351,8 @@ class Worker:
         """Writes heartbeat and counters for the shim's link and its summary."""
         self.mapping.shm.header.worker_heartbeat_ns = lib.pump_core_now_ns()
         totals, counters = self.model.totals(), self.counters
-        counters.ticks = self._ticks
-        counters.resyncs = self._resyncs
         if self.recorder:
             counters.recording_error = self.recorder.error
-        counters.catch_ups = self._catch_ups
         counters.operations = totals.operations
         counters.ops_larger = totals.larger
         counters.predicted = totals.predicted
@@ -386,31 +374,6 @@ class Worker:
         self._count_misses(sums["unseen"], sums["no_room"])
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
-    def _publish_lost(self) -> None:
-        """Computes the time lost. This repeats the work for all operations that are not final, so
-        it may take at most a twentieth of the time."""
-        before_ns = lib.pump_core_now_ns()
-        counters, shm = self.counters, self.mapping.shm
-        self._follow_stops(shm.header)
-        self._issuers.look(shm.header.issuers)
-        self.model.delayed(before_ns, self._issuers.waited_ns, self._issuers.share)
-        neighbours = (device.neighbours for device in shm.devices[0 : lib.PUMP_MAX_DEVICES])
-        lost = self.model.lost(max(neighbours))
-        counters.lost_ns, counters.lost_of_ns = lost.likely_ns, lost.of_ns
-        counters.lost_least_ns, counters.lost_most_ns = lost.least_ns, lost.most_ns
-        counters.lost_delayed_ns = lost.delayed_ns
-        now_ns = lib.pump_core_now_ns()
-        self._lost_may_ns = now_ns + 20 * (now_ns - before_ns)
-        self._lost_due_ns = max(self._lost_may_ns, now_ns + LOST_NS)
-
-    def _follow_stops(self, header: Any) -> None:
-        """Passes the times of the client's stops to the model; only the two newest of many."""
-        stops = header.stops
-        for number in range(max(self._stops, stops - 2) + 1, stops + 1):
-            at = number % 2
-            self.model.stopped(header.stop_began_ns[at], header.stop_ended_ns[at])
-        self._stops = stops
-
     def _last_facts(self) -> dict[str, int]:
         """Returns the time lost, and the waits for turns, for the end of a recording."""
         counters = self.counters
@@ -423,14 +386,11 @@ class Worker:
         the policy is the cause."""
         new_unseen, new_no_room = unseen - self._seen_misses[0], no_room - self._seen_misses[1]
         self._seen_misses = unseen, no_room
-        misses, counters = self._misses, self.counters
         if self.policy.prefetches:
-            misses["unseen"] += new_unseen
-            misses["no_room"] += new_no_room
+            self.counters.miss_unseen += new_unseen
+            self.counters.miss_no_room += new_no_room
         else:
-            misses["policy"] += new_unseen + new_no_room
-        counters.miss_unseen, counters.miss_no_room = misses["unseen"], misses["no_room"]
-        counters.miss_policy = misses["policy"]
+            self.counters.miss_policy += new_unseen + new_no_room
 
 
 def _capacity_bytes(record: Any) -> int:
