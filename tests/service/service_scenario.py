@@ -58,7 +58,9 @@ FRAMES = wire.Beat(), wire.AskJobs(), wire.AskService(), wire.Report(0, 1, 0, 0)
 class QuietManager:
     """A stand-in for systemd that does nothing."""
 
-    watchdog_s = 0.0
+    due = None
+
+    def on_time(self, _now: float) -> None: ...
 
     def notify(self, *_lines: str) -> None: ...
 

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
+import selectors
 import socket
 import struct
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pump import paths
 
 ABI_MAGIC = 0x314D4853504D5550
 ACCEPTS_AT_ONCE = 16
+ACCEPT_PAUSE_S = 0.5
+
+log = logging.getLogger("pumpd")
 
 HELLO_MAGIC = 0x4F4C4C45484D5550
 ABI_VERSION = 12
@@ -127,6 +134,16 @@ class SocketFile:
                 self.path.unlink()
 
 
+def receive(connection: socket.socket, most_bytes: int) -> bytes | None:
+    """Returns the next frame; None: there is none yet; empty: the peer has closed, or an error."""
+    try:
+        return connection.recv(most_bytes)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
 def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None]:
     """Accepts up to ACCEPTS_AT_ONCE waiting peers of a non-blocking listener.
 
@@ -144,6 +161,58 @@ def accept(listener: socket.socket) -> tuple[list[socket.socket], OSError | None
         connection.setblocking(False)
         taken.append(connection)
     return taken, None
+
+
+class Acceptor:
+    """Accepts the peers of `listeners`, and calls `greet` with the connection of each. Pauses for
+    ACCEPT_PAUSE_S after an error, because the listeners stay readable."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listeners: Sequence[socket.socket],
+        greet: Callable[[socket.socket], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._selector, self._listeners = selector, list(listeners)
+        self._greet, self._now = greet, now
+        self.due: float | None = None
+        """When a pause ends; None: there is none."""
+
+    def on_time(self, now: float) -> None:
+        """Continues after a pause."""
+        if self.due is not None and now >= self.due:
+            self.start()
+
+    def start(self) -> None:
+        """Starts to accept, now or after a pause."""
+        self.due, read = None, selectors.EVENT_READ
+        try:
+            for one in self._listeners:
+                one.setblocking(False)
+                self._selector.register(one, read, lambda *_events, one=one: self.accept(one))
+        except OSError as error:
+            self._pause(error)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accepts waiting peers of this listener."""
+        connections, error = accept(listener)
+        for connection in connections:
+            self._greet(connection)
+        if error is not None:
+            self._pause(error)
+
+    def _pause(self, error: OSError) -> None:
+        log.error("cannot accept: %s", error)
+        for one in self._listeners:
+            with contextlib.suppress(KeyError):  # all are paused after another listener's error
+                self._selector.unregister(one)
+        self.due = self._now() + ACCEPT_PAUSE_S
+
+    def close(self) -> None:
+        """Closes the listeners."""
+        for listener in self._listeners:
+            listener.close()
 
 
 def bind_listener(path: str, backlog: int, mode: int = 0o600) -> socket.socket:

@@ -15,7 +15,7 @@ DESIGN
   The socket and the job's folder are removed afterwards (place.py).
 
   Bounds: MAX_CLIENTS workers; MAX_HANDSHAKES connections without a hello, each for at most
-  HELLO_TIMEOUT_S. The delay before the warm process is restarted doubles each time it ends.
+  HELLO_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import contextlib
 import logging
 import os
 import selectors
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -43,14 +42,8 @@ from pumpd.lease.lease_client import NO_SERVICE, JobFacts, LeaseClient
 MAX_CLIENTS = 64
 MAX_HANDSHAKES = 64
 HELLO_TIMEOUT_S = 2.0
-ACCEPT_PAUSE_S = 0.5
-"""Pause after accept ran out of descriptors or memory, because the listener stays readable."""
 RESUME_S = 2.0
 """Time between two checks for stopped workers after the job's end."""
-WARM_DELAY_MIN_S = 0.1
-WARM_DELAY_MAX_S = 30.0
-WARM_STEADY_S = 30.0
-"""A warm process that runs longer than this resets the delay to the minimum."""
 
 log = logging.getLogger("pumpd")
 
@@ -71,23 +64,17 @@ class Supervisor:
         load: Callable[[], worker_spawner.WorkerRun] = worker_spawner.load_worker,
         facts: JobFacts = NO_SERVICE,
     ) -> None:
-        self._listener = listener
         self._job = job
         self._settings = settings
-        self._load = load
         self._selector = selectors.DefaultSelector()
+        self._acceptor = link.Acceptor(self._selector, [listener], self._greet)
         self._handshakes: dict[socket.socket, float] = {}  # connection -> deadline
         self._lifelines: dict[socket.socket, int] = {}  # our end -> client's process ID
         self._controls = ControlServer(self._selector, self._lifelines)
         self._leases = LeaseClient(self._selector, self._controls.inquire, facts)
         self._controls.steered = self._leases.steered
         self._admitted = 0  # clients in total
-        self._warm: socket.socket | None = None
-        self._warm_pid = 0
-        self._warm_started = 0.0
-        self._warm_delay_s = WARM_DELAY_MIN_S
-        self._warm_due: float | None = None
-        self._accept_due: float | None = None
+        self._warm = worker_spawner.Warm(self._selector, settings, load, self._leave_child)
         self._job_ended = False
         self._resume_due: float | None = None
         self._stopped = False
@@ -96,19 +83,19 @@ class Supervisor:
     def __repr__(self) -> str:
         return (
             f"<supervisor of {self._job!r}: {len(self._lifelines)} workers, "
-            f"{len(self._handshakes)} handshakes, warm process {self._warm_pid}>"
+            f"{len(self._handshakes)} handshakes, warm process {self._warm.pid}>"
         )
 
     def run(self) -> None:
         """Serves until the job and its last client have ended, or until a signal."""
-        self._listener.setblocking(False)
-        self._watch_signals()
-        self._watch(self._listener, self._accept)
+        self._signals.watch()
+        self._watch(self._signals.fd, self._signalled)
+        self._acceptor.start()
         if self._job.pidfd is not None:
             self._watch(self._job.pidfd, self._job_has_ended)
         try:
             if not self._job.ended():  # `pump-run true` may end before pumpd has started
-                self._start_warm()
+                self._warm.start()
             while not self._finished():
                 for key, _ in self._selector.select(self._timeout()):
                     key.data()
@@ -124,7 +111,7 @@ class Supervisor:
         return self._stopped or (self._job_ended and idle)
 
     def _timeout(self) -> float | None:
-        dues = [*self._handshakes.values(), self._warm_due, self._accept_due]
+        dues = [*self._handshakes.values(), self._warm.due, self._acceptor.due]
         dues += [self._controls.due(), self._leases.due(), self._resume_due]
         due = min((due for due in dues if due is not None), default=None)
         timeout = None if due is None else max(0.0, due - time.monotonic())
@@ -139,25 +126,16 @@ class Supervisor:
                 self._drop(connection)
         self._controls.on_time(now)
         self._leases.on_time(now)
-        if self._warm_due is not None and now >= self._warm_due:
-            self._start_warm()
+        self._warm.on_time(now)
+        self._acceptor.on_time(now)
         if self._resume_due is not None and now >= self._resume_due:
             self._resume_due = now + RESUME_S
-            self._resume_workers()
-        if self._accept_due is not None and now >= self._accept_due:
-            self._accept_due = now + ACCEPT_PAUSE_S
-            with contextlib.suppress(OSError):
-                self._watch(self._listener, self._accept)
-                self._accept_due = None
+            self._warm.resume_workers()
         if self._job.pidfd is None and not self._job_ended and self._job.ended():
             self._job_has_ended()
 
     def _watch(self, source: socket.socket | int, callback: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, callback)
-
-    def _watch_signals(self) -> None:
-        self._signals.watch()
-        self._watch(self._signals.fd, self._signalled)
 
     def _signalled(self) -> None:
         log.info("ended by signal %d", self._signals.read()[0])
@@ -171,15 +149,6 @@ class Supervisor:
         log.info("job %d has ended; %d clients are left", self._job.pid, len(self._lifelines))
 
     # ---- clients ----
-
-    def _accept(self) -> None:
-        connections, error = link.accept(self._listener)
-        for connection in connections:
-            self._greet(connection)
-        if error is not None:
-            log.error("cannot accept: %s", error)
-            self._selector.unregister(self._listener)
-            self._accept_due = time.monotonic() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
         try:
@@ -203,12 +172,8 @@ class Supervisor:
             self._handshakes[connection] = time.monotonic() + HELLO_TIMEOUT_S
 
     def _receive(self, connection: socket.socket, client_pid: int) -> None:
-        try:
-            data = connection.recv(link.HELLO.size + 1)
-        except BlockingIOError:
+        if (data := link.receive(connection, link.HELLO.size + 1)) is None:
             return
-        except OSError:
-            data = b""
         self._handshakes.pop(connection)
         self._selector.unregister(connection)
         if not data:
@@ -220,7 +185,7 @@ class Supervisor:
         status, reason = link.check_hello(data)
         if status == link.WELCOME_OK and len(self._lifelines) >= MAX_CLIENTS:
             status, reason = link.WELCOME_BUSY, f"{MAX_CLIENTS} clients are connected already"
-        if status == link.WELCOME_OK and self._warm is None:
+        if status == link.WELCOME_OK and self._warm.requests is None:
             status, reason = link.WELCOME_BUSY, "no worker can be started now"
         if status == link.WELCOME_OK:
             self._admit(connection, client_pid)
@@ -242,11 +207,10 @@ class Supervisor:
             recorded = self._settings.record and self._settings.record_command
             command = command_of(client_pid) if recorded else []
             link.send_welcome(connection, link.WELCOME_OK, memfd)
-            assert self._warm is not None
             self._admitted += 1
             client = (client_pid, self._admitted)
             descriptors = (memfd, connection.fileno(), theirs.fileno())
-            worker_spawner.request_worker(self._warm, client, command, descriptors)
+            self._warm.request_worker(client, command, descriptors)
             self._leases.client_came(time.monotonic())
             log.info("serving client %d", client_pid)
         except OSError as error:
@@ -262,12 +226,9 @@ class Supervisor:
         self._watch(lifeline, lambda: self._receive_from_worker(lifeline))
 
     def _receive_from_worker(self, lifeline: socket.socket) -> None:
-        try:
-            data = lifeline.recv(wire.NUMBER.size + wire.ENTRY_BYTES + 1)
-        except BlockingIOError:
+        data = link.receive(lifeline, wire.NUMBER.size + wire.ENTRY_BYTES + 1)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if data:
             self._controls.answered(lifeline, data)
             return
@@ -290,95 +251,17 @@ class Supervisor:
         self._selector.unregister(connection)
         connection.close()
 
-    # ---- the warm process ----
-
-    def _start_warm(self) -> None:
-        self._warm_due, self._warm_started = None, time.monotonic()
-        ends: list[socket.socket] = []
-        try:
-            ends += socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours, theirs = ends
-            self._watch(ours, self._receive_from_warm)
-            pid = os.fork()
-        except OSError as error:
-            log.error("cannot start the warm process: %s", error)
-            for end in ends:
-                with contextlib.suppress(KeyError):
-                    self._selector.unregister(end)
-                end.close()
-            self._delay_warm()
-            return
-        if pid == 0:
-            self._become_warm(ours, theirs)
-        theirs.close()
-        ours.setblocking(False)
-        self._warm, self._warm_pid = ours, pid
-
-    def _become_warm(self, ours: socket.socket, theirs: socket.socket) -> None:
-        status = 1
-        try:
-            self._signals.reset()
-            ours.close()
-            self._close_descriptors()
-            status = worker_spawner.serve(theirs, self._settings, self._load)
-        except BaseException:
-            log.exception("warm process failed")
-        finally:
-            logging.shutdown()
-            os._exit(status)
-
-    def _receive_from_warm(self) -> None:
-        assert self._warm is not None
-        try:
-            data = self._warm.recv(64)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            took_s = time.monotonic() - self._warm_started
-            log.info("warm process %d is ready after %.2f s", self._warm_pid, took_s)
-            return
-        status = self._end_warm()
-        log.warning("the warm process ended with status %d", status)
-        self._delay_warm()
-
-    def _delay_warm(self) -> None:
-        now = time.monotonic()
-        if now - self._warm_started > WARM_STEADY_S:
-            self._warm_delay_s = WARM_DELAY_MIN_S
-        self._warm_due = now + self._warm_delay_s
-        self._warm_delay_s = min(2 * self._warm_delay_s, WARM_DELAY_MAX_S)
-
-    def _end_warm(self) -> int:
-        """Ends the warm process, if it is still running; returns its wait status."""
-        if self._warm is None:
-            return 0
-        self._selector.unregister(self._warm)
-        self._warm.close()
-        self._warm = None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._warm_pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            return os.waitpid(self._warm_pid, 0)[1]
-        return 0
-
-    def _resume_workers(self) -> None:
-        """Continues workers that are stopped, so that they see that their clients have ended."""
-        import psutil  # not at the start, which it would delay
-
-        with contextlib.suppress(psutil.Error):
-            for worker in psutil.Process(self._warm_pid).children():
-                if worker.status() == psutil.STATUS_STOPPED:
-                    log.info("continues worker %d, which was stopped", worker.pid)
-                    worker.resume()
-
     # ---- the end ----
+
+    def _leave_child(self) -> None:
+        """Leaves the supervisor's signals and descriptors, in a forked child."""
+        self._signals.reset()
+        self._close_descriptors()
 
     def _close_descriptors(self) -> None:
         """Closes all descriptors of the supervisor; used in a forked child as well."""
         self._selector.close()
-        self._listener.close()
+        self._acceptor.close()
         for connection in self._handshakes:
             connection.close()
         if self._job.pidfd is not None:
@@ -390,5 +273,5 @@ class Supervisor:
         self._signals.close()
 
     def _close(self) -> None:
-        self._end_warm()
+        self._warm.end()
         self._close_descriptors()

@@ -40,7 +40,7 @@ from pump.processes import start_time
 from pump.wire import control, server
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
-from pumpd.common import lazily
+from pumpd.common import lazily, link
 from pumpd.lease.job_usage import (
     Absent,
     Budget,
@@ -129,11 +129,10 @@ class Attached:
 
 
 class Silent(Attached):
-    """The service has not answered a beat for SILENT_S. `due`: infinite."""
+    """The service has not answered a beat for SILENT_S, but may continue. `due`: infinite."""
 
 
 State = Looking | Greeting | Attached
-"""Silent is an Attached, because its service may continue."""
 
 
 class Search:
@@ -334,12 +333,8 @@ class LeaseClient:
         state = self._state
         if isinstance(state, Looking):  # lost earlier in this round of the selector
             return
-        try:
-            data = state.connection.recv(wire.REPLY_BYTES + 1)
-        except BlockingIOError:
+        if (data := link.receive(state.connection, wire.REPLY_BYTES + 1)) is None:
             return
-        except OSError:
-            data = b""
         try:
             if not data:
                 self._lose("the connection closed")

@@ -10,7 +10,7 @@ import contextlib
 import selectors
 import socket
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pump.wire import service as wire
@@ -20,6 +20,7 @@ from pumpd.service.quota import Bucket, Seat
 
 SLOW_S = 5.0
 """A connection is closed if the peer accepts no data for this time."""
+REST_S = 0.05
 
 
 class Peer:
@@ -84,6 +85,47 @@ class Peer:
 
     def _send(self, data: bytes) -> None:
         self.connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+class Peers(dict[socket.socket, Peer]):
+    """The service's peers by their connections, and groups of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_job: dict[int, Peer] = {}
+        self.granted: dict[Peer, None] = {}
+        """Peers with a new grant."""
+        self.resting: dict[Peer, None] = {}
+        self.rest_due = 0.0
+        """When resting peers are looked at again."""
+        self.check_due = 0.0
+        """When the deadlines of all peers are checked."""
+
+    def rest(self, peer: Peer, now: float) -> None:
+        """Stops reading a peer that has exceeded a rate."""
+        peer.resting = True
+        if not self.resting:
+            self.rest_due = now + REST_S
+        self.resting[peer] = None
+
+    def rested(self, now: float, may_send: Callable[[Peer], bool]) -> list[Peer]:
+        """Returns the resting peers that may send again, and will be read."""
+        if not self.resting or now < self.rest_due:
+            return []
+        self.rest_due = now + REST_S
+        found = [peer for peer in self.resting if may_send(peer)]
+        for peer in found:
+            del self.resting[peer]
+            peer.resting = False
+        return found
+
+    def drop(self, peer: Peer) -> bool:
+        """Removes a peer from all groups; returns False if it is not there."""
+        self.granted.pop(peer, None)
+        self.resting.pop(peer, None)
+        if peer.job is not None:
+            self.by_job.pop(peer.job.number, None)
+        return self.pop(peer.connection, None) is not None
 
 
 def in_turn(

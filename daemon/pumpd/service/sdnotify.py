@@ -25,8 +25,16 @@ class Manager:
         self._path = os.environ.pop("NOTIFY_SOCKET", "")
         microseconds = _whole(os.environ.pop("WATCHDOG_USEC", ""))
         mine = os.environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-        self.watchdog_s = microseconds / 1e6 if microseconds and mine else 0.0
+        self._watchdog_s = microseconds / 1e6 if mine else 0.0
         """Longest time between two WATCHDOG=1 messages; 0: there is no watchdog."""
+        self.due = 0.0 if self._watchdog_s else None
+        """When the next one is sent."""
+
+    def on_time(self, now: float) -> None:
+        """Sends WATCHDOG=1 when it is time."""
+        if self.due is not None and now >= self.due:
+            self.due = now + self._watchdog_s / 3
+            self.notify("WATCHDOG=1")
 
     def notify(self, *lines: str) -> None:
         """Sends lines such as READY=1. Never raises, never waits."""

@@ -32,7 +32,7 @@ from pumpd.common import link
 from pumpd.service.cards import Cards
 from pumpd.service.jobs import Job
 from pumpd.service.owners import Identity
-from pumpd.service.peers import SLOW_S, Peer, in_turn
+from pumpd.service.peers import SLOW_S, Peer, Peers, in_turn
 from pumpd.service.quota import Bucket, Users, admit
 from pumpd.service.registry import Registry
 from pumpd.service.sdnotify import Manager
@@ -44,13 +44,13 @@ HELLO_TIMEOUT_S = 2.0
 IDLE_S = 60.0
 """A connection without a job is closed after this time without a question."""
 CHECK_S = 0.5
-REST_S = 0.05
-ACCEPT_PAUSE_S = 0.5
 SLICE_S = 0.005
 """Longest time between two polls for events."""
 REARRANGE_PAUSE_S = 0.01
 """Least pause between two decisions on leases; the pause is at least as long as the last decision
 took. Reports that arrive together are thus decided together."""
+COUNTS = ("frames", "refused_connections", "refused_frames", "slowed_down")
+"""Numbers of wire.ServiceState that the service counts itself."""
 BUSY = wire.pack_welcome(wire.BUSY, 0)
 """Built at import, which also loads `wire`: without free descriptors, a later load would fail."""
 
@@ -79,28 +79,18 @@ class Service:
         self._surroundings = surroundings
         self._selector = surroundings.selector
         self._now = surroundings.now
-        self._listeners = list(listeners)
+        self._acceptor = link.Acceptor(self._selector, listeners, self._greet, self._now)
         self._read_settings = settings
         self._settings = settings()
         self._manager = manager
         self._cards = cards
         self._registry = Registry(cards.total_bytes)
         self._users = Users(self._settings.quotas)
-        self._peers: dict[socket.socket, Peer] = {}
+        self._peers = Peers()
         self._configure()
-        self._by_job: dict[int, Peer] = {}
         self._stopped = False
-        self._accepting = False
-        self._accept_due = 0.0
-        self._check_due = 0.0
-        self._arrange_due = 0.0
-        self._watchdog_due = 0.0
-        self._settled = 0.0
-        self._rest: dict[Peer, None] = {}
-        self._rest_due = 0.0
-        self._told: dict[Peer, None] = {}
-        """Peers with a new grant."""
-        self._frames = self._refused_connections = self._refused_frames = self._slowed = 0
+        self._arrange_due = self._settled = 0.0
+        self._counts = dict.fromkeys(COUNTS, 0)
 
     def __repr__(self) -> str:
         return f"<service: {self._registry!r}, {len(self._peers)} connections>"
@@ -111,9 +101,7 @@ class Service:
         self._registry.settling = True
         self._surroundings.watch_signals(self._signalled)
         self._cards.watch(self._selector, self._measured)
-        for listener in self._listeners:
-            listener.setblocking(False)
-        self._accept_again()
+        self._acceptor.start()
         self._manager.notify("READY=1", f"STATUS={self._registry!r}")
         log.info("serves")
         try:
@@ -134,46 +122,29 @@ class Service:
     # ---- time ----
 
     def _timeout(self, now: float) -> float | None:
-        dues = []
-        if self._peers:
-            dues.append(self._check_due)
-        if self._rest:
-            dues.append(self._rest_due)
-        if self._told:
-            dues.append(now)
-        if not self._accepting:
-            dues.append(self._accept_due)
-        if self._registry.stale:
-            dues.append(self._arrange_due)
-        if self._registry.settling:
-            dues.append(self._settled)
-        if self._manager.watchdog_s:
-            dues.append(self._watchdog_due)
-        if self._cards.due is not None:
-            dues.append(self._cards.due)
-        return max(0.0, min(dues) - now) if dues else None
+        dues = [
+            self._peers.check_due if self._peers else None,
+            self._peers.rest_due if self._peers.resting else None,
+            now if self._peers.granted else None,
+            self._arrange_due if self._registry.stale else None,
+            self._settled if self._registry.settling else None,
+            *(one.due for one in (self._acceptor, self._manager, self._cards)),
+        ]
+        due = min((due for due in dues if due is not None), default=None)
+        return None if due is None else max(0.0, due - now)
 
     def _on_time(self, now: float) -> None:
-        if self._manager.watchdog_s and now >= self._watchdog_due:
-            self._watchdog_due = now + self._manager.watchdog_s / 3
-            self._manager.notify("WATCHDOG=1")
-        if self._rest and now >= self._rest_due:
-            self._rest_due = now + REST_S
-            for peer in list(self._rest):
-                if peer.bucket.take(now) and self._users.may_send(peer.identity.owner, now):
-                    self._rest.pop(peer, None)
-                    peer.resting = False
-                    self._watch(peer)
-        if not self._accepting and now >= self._accept_due:
-            self._accept_again()
-        if self._peers and now >= self._check_due:
+        self._manager.on_time(now)
+        for peer in self._peers.rested(now, lambda peer: self._may_send(peer, now)):
+            self._watch(peer)
+        self._acceptor.on_time(now)
+        if self._peers and now >= self._peers.check_due:
             self._check(now)
         if self._registry.settling and now >= self._settled:
             self._registry.settling, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
-        if self._told:
-            self._tell(now)
+        self._tell(now)
         self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
 
     def _measured(self, used_bytes: Mapping[str, int]) -> None:
@@ -182,7 +153,7 @@ class Service:
     def _check(self, now: float) -> None:
         """Closes connections without frames or with a blocked queue, and checks for changes by
         time."""
-        self._check_due = now + CHECK_S
+        self._peers.check_due = now + CHECK_S
         for peer in list(self._peers.values()):
             if now >= peer.deadline:
                 job = peer.job
@@ -194,46 +165,20 @@ class Service:
 
     def _rearrange(self, now: float) -> None:
         for job in self._registry.rearrange(now):
-            peer = self._by_job[job.number]
+            peer = self._peers.by_job[job.number]
             peer.grant_due = True
-            self._told[peer] = None
+            self._peers.granted[peer] = None
         done = self._now()
         self._arrange_due = done + max(REARRANGE_PAUSE_S, done - now)
 
     def _tell(self, now: float) -> None:
         until = now + SLICE_S
-        while self._told and self._now() <= until:
-            peer = next(iter(self._told))
-            del self._told[peer]
+        while self._peers.granted and self._now() <= until:
+            peer = next(iter(self._peers.granted))
+            del self._peers.granted[peer]
             self._flush(peer, now)
 
     # ---- connections ----
-
-    def _accept_again(self) -> None:
-        try:
-            for listener in self._listeners:
-                self._selector.register(
-                    listener, selectors.EVENT_READ, lambda _, one=listener: self._accept(one)
-                )
-        except OSError as error:
-            self._pause_accepting(error)
-            return
-        self._accepting = True
-
-    def _accept(self, listener: socket.socket) -> None:
-        connections, error = link.accept(listener)
-        for connection in connections:
-            self._greet(connection)
-        if error is not None:
-            self._pause_accepting(error)
-
-    def _pause_accepting(self, error: OSError) -> None:
-        log.error("cannot accept: %s", error)
-        for one in self._listeners:
-            with contextlib.suppress(KeyError):  # all are paused after another listener's error
-                self._selector.unregister(one)
-        self._accepting = False
-        self._accept_due = self._now() + ACCEPT_PAUSE_S
 
     def _greet(self, connection: socket.socket) -> None:
         now = self._now()
@@ -244,7 +189,7 @@ class Service:
             return
         identity = self._identity(found.pid, found.uid)
         if not self._admit_connection(identity, now):
-            self._refused_connections += 1
+            self._counts["refused_connections"] += 1
             with contextlib.suppress(OSError):
                 connection.send(BUSY, socket.MSG_NOSIGNAL)
             connection.close()
@@ -255,7 +200,7 @@ class Service:
         peer = Peer(connection, identity, bucket, now)
         peer.deadline = now + HELLO_TIMEOUT_S
         if not self._peers:
-            self._check_due = now + CHECK_S
+            self._peers.check_due = now + CHECK_S
         self._peers[connection] = peer
         self._watch(peer)
 
@@ -316,14 +261,12 @@ class Service:
         self._watch(peer)
 
     def _close_peer(self, peer: Peer, reason: str, *, expired: bool = False) -> None:
-        if self._peers.pop(peer.connection, None) is None:
+        if not self._peers.drop(peer):
             return
         if reason:
             log.info("closing the connection of %r: %s", peer, reason)
             if peer.version:
                 peer.refuse(reason)
-        self._rest.pop(peer, None)
-        self._told.pop(peer, None)
         if self._selector.get_map().get(peer.connection):
             self._selector.unregister(peer.connection)
         peer.connection.close()
@@ -331,22 +274,17 @@ class Service:
         self._users.silent[peer.identity.owner] -= not peer.version
         if peer.job is not None:
             self._users.jobs[peer.identity.owner] -= 1
-            del self._by_job[peer.job.number]
             self._registry.remove(peer.job, expired=expired)
 
     # ---- frames ----
 
     def _receive(self, peer: Peer, now: float) -> None:
-        try:
-            data = peer.connection.recv(wire.FRAME_BYTES + 1)
-        except BlockingIOError:
+        if (data := link.receive(peer.connection, wire.FRAME_BYTES + 1)) is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._close_peer(peer, "")
             return
-        self._frames += 1
+        self._counts["frames"] += 1
         peer.heard = now
         try:
             if not peer.version:
@@ -354,7 +292,7 @@ class Service:
             else:
                 self._answer(peer, wire.decode(data, wire.FROM_CLIENTS, peer.version), now)
         except (FrameError, RefusedError) as error:
-            self._refused_frames += 1
+            self._counts["refused_frames"] += 1
             self._close_peer(peer, str(error))
         except OSError:
             self._close_peer(peer, "")
@@ -362,12 +300,12 @@ class Service:
             return
         # Both buckets count every frame. While either is empty, the peer is not read.
         if not (peer.bucket.take(now) & self._users.may_send(peer.identity.owner, now)):
-            self._slowed += 1
-            peer.resting = True
-            if not self._rest:
-                self._rest_due = now + REST_S
-            self._rest[peer] = None
+            self._counts["slowed_down"] += 1
+            self._peers.rest(peer, now)
             self._watch(peer)
+
+    def _may_send(self, peer: Peer, now: float) -> bool:
+        return peer.bucket.take(now) and self._users.may_send(peer.identity.owner, now)
 
     def _welcome(self, peer: Peer, data: bytes, now: float) -> None:
         status, version = wire.check_hello(data)
@@ -411,7 +349,7 @@ class Service:
         job = self._registry.add(peer.identity, join, most, now)
         self._users.jobs[owner] += 1
         peer.job = job
-        self._by_job[job.number] = peer
+        self._peers.by_job[job.number] = peer
         peer.deadline = now + BEATS_MISSED * self._settings.beat_s
         # The first grant contains the time between beats.
         peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
@@ -446,10 +384,7 @@ class Service:
             jobs_left=registry.left,
             jobs_expired=registry.expired,
             grants=registry.grants,
-            frames=self._frames,
-            refused_connections=self._refused_connections,
-            refused_frames=self._refused_frames,
-            slowed_down=self._slowed,
+            **self._counts,
         )
 
     # ---- signals and the end ----
@@ -487,8 +422,8 @@ class Service:
             log.error("cannot reload the configuration, keeping the old one: %s", error)
         for job in self._registry.jobs.values():
             job.priority = min(job.join.priority, self._settings.quotas.priority_most)
-            self._by_job[job.number].grant_due = True  # a grant contains the time between beats
-        for peer in list(self._by_job.values()):
+        for peer in list(self._peers.by_job.values()):
+            peer.grant_due = True  # a grant contains the time between beats
             self._flush(peer, self._now())
         self._registry.stale = bool(self._registry.jobs)
         self._manager.notify("READY=1")
@@ -496,5 +431,6 @@ class Service:
     def _close(self) -> None:
         self._cards.close()
         self._surroundings.close()
-        for connection in (*self._peers, *self._listeners):
+        self._acceptor.close()
+        for connection in self._peers:
             connection.close()

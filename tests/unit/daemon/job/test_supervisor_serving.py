@@ -115,9 +115,9 @@ def test_a_warm_process_that_cannot_be_started_is_tried_ever_more_rarely(
         monkeypatch.setattr(socket, "socketpair", refused)
         pauses = []
         for _ in range(4):
-            one._start_warm()
-            assert one._warm_due is not None
-            pauses.append(round(one._warm_due - time.monotonic(), 1))
+            one._warm.start()
+            assert one._warm.due is not None
+            pauses.append(round(one._warm.due - time.monotonic(), 1))
         one._close()
     assert pauses == [0.1, 0.2, 0.4, 0.8]
 

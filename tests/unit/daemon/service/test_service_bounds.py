@@ -239,6 +239,8 @@ class Exhausted:
     def fileno(self) -> int:
         return self.real.fileno()
 
+    def setblocking(self, _blocking: bool) -> None: ...
+
     def accept(self) -> tuple[socket.socket, str]:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -254,10 +256,10 @@ def test_two_listeners_out_of_descriptors_in_one_round_pause_together(tmp_path: 
         real.listen(1)
         listeners.append(Exhausted(real))
     service = Service(cast(Any, listeners), ServiceSettings, Cards(), Manager(), Process())
-    service._accept_again()
+    service._acceptor.start()
     for one in cast(Any, listeners):
-        service._accept(one)
-    assert not service._accepting
+        service._acceptor.accept(one)
+    assert service._acceptor.due is not None
     service._on_time(time.monotonic() + 10)
-    assert service._accepting, "it tries again"
+    assert service._acceptor.due is None, "it tries again"
     service._close()
