@@ -114,7 +114,7 @@ class _Block:
         self.clear()
 
     def clear(self) -> None:
-        self.rows = self.uses = self.payload_bytes = 0
+        self.rows = self.uses = self.payload_bytes = self.since_ns = 0
         self._batches: list[tuple[int, int]] = []
         self._payloads: list[bytes] = []
 
@@ -126,6 +126,8 @@ class _Block:
     def take(self, batch: Batch) -> None:
         """Appends a batch. The caller hands the block over before it could overflow."""
         raw = batch.raw
+        if self.rows == 0:
+            self.since_ns = time.monotonic_ns()
         if raw is not self._from:
             self._from = raw
             row_columns = [getattr(raw, name) for name in ROW_COLUMNS]
@@ -189,13 +191,10 @@ class Recorder:
         self.hops = Hops()
         """The worker's notes on delays of slices and events."""
         self._spare: queue.SimpleQueue[_Block] = queue.SimpleQueue()  # blocks to reuse
-        self._since_ns = 0
-        self._devices: dict[int, tuple[int, ...]] = {}
+        self._devices: dict[int, dict[str, int]] = {}
         self._lost_rows = 0
         self.empty = True
         """True until an event or a range arrives, or an event is lost."""
-        self._facts: dict[str, int] = {}
-        """Facts in the end record, in addition to its time."""
         self._waiting_bytes = 0  # bytes queued by the worker
         self._done_bytes = 0  # bytes processed by the thread
         self._work: queue.SimpleQueue[tuple[Work, int] | None] = queue.SimpleQueue()
@@ -223,8 +222,6 @@ class Recorder:
         if len(batch) and not self.error:
             self.empty = False
             self.hops.read(batch.raw.time_ns[0])
-            if block.rows == 0:
-                self._since_ns = time.monotonic_ns()
             block.take(batch)
             if (
                 block.rows >= HAND_OVER_ROWS
@@ -237,7 +234,7 @@ class Recorder:
 
     def tick(self) -> None:
         """Hands over rows that have waited long enough. The worker calls it once a tick."""
-        if self._block.rows and time.monotonic_ns() - self._since_ns > HAND_OVER_NS:
+        if self._block.rows and time.monotonic_ns() - self._block.since_ns > HAND_OVER_NS:
             self._hand_over()
         if self.hops.due():
             self._hand_over_hops()
@@ -263,33 +260,20 @@ class Recorder:
 
     def device(self, index: int, record: Any) -> None:
         """Records the shim's facts about a device (`struct pump_device`), if they have changed."""
-        facts = (
-            record.total_bytes,
-            record.free_at_start_bytes,
-            record.budget_bytes,
-            record.device_state,
-            min(1, record.emulated),
-        )
+        facts = {
+            "total_bytes": record.total_bytes,
+            "free_at_start_bytes": record.free_at_start_bytes,
+            "budget_bytes": record.budget_bytes,
+            "state": min(record.device_state, 255),
+            "emulated": min(1, record.emulated),
+        }
         if self._devices.get(index) == facts:
             return
         self._devices[index] = facts
         self._hand_over()
-        now_ns, uuid, plain = time.monotonic_ns(), bytes(record.uuid), record.plain_bytes
-        total, free, budget, state, emulated = facts
-        self._put(
-            lambda writer: writer.device(
-                now_ns,
-                uuid,
-                index=index,
-                total_bytes=total,
-                free_at_start_bytes=free,
-                budget_bytes=budget,
-                plain_bytes=plain,
-                state=min(state, 255),
-                emulated=emulated,
-            ),
-            0,
-        )
+        now_ns, uuid = time.monotonic_ns(), bytes(record.uuid)
+        facts = {**facts, "index": index, "plain_bytes": record.plain_bytes}
+        self._put(lambda writer: writer.device(now_ns, uuid, **facts), 0)
 
     def sample(self, samples: list[rec.Sample]) -> None:
         """Records the worker's estimate of each device's memory."""
@@ -314,9 +298,9 @@ class Recorder:
     def close(self, facts: Mapping[str, int] | None = None, keep: bool = True) -> None:
         """Writes the remaining rows, and an end record with these facts. Waits for the disk, at
         most CLOSE_S. `keep`: whether the file stays."""
-        self._facts = dict(facts or {})
         self._hand_over()
         self._hand_over_hops()
+        self._put(lambda writer: self._end(writer, facts or {}), 0)
         self._work.put(None)
         if not self._over.wait(CLOSE_S):
             self._fail(OSError(errno.ETIMEDOUT, "the disk does not respond"))
@@ -390,7 +374,6 @@ class Recorder:
                     due = time.monotonic() + FLUSH_S
                     continue
                 if item is None:
-                    self._end()
                     return
                 item[0](self._writer)
                 self._done_bytes += item[1]
@@ -403,11 +386,11 @@ class Recorder:
             log.exception("the recorder failed")
             self._fail(OSError(errno.EIO, "internal error"))
 
-    def _end(self) -> None:
+    def _end(self, writer: TraceWriter, facts: Mapping[str, int]) -> None:
         if self._lost_rows:
-            self._writer.lost(time.monotonic_ns(), form.LOST_RECORDER, self._lost_rows)
+            writer.lost(time.monotonic_ns(), form.LOST_RECORDER, self._lost_rows)
         moment = {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
-        self._writer.end({**moment, **self._facts})
+        writer.end({**moment, **facts})
 
     def _fail(self, error: OSError) -> None:
         self.error = error.errno or errno.EIO

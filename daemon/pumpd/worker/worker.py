@@ -65,6 +65,7 @@ LAST_READS: Final = 4
 LAST_ENDS_NS: Final = 200_000_000
 """Longest wait for a recorded client's slices that are still in the driver."""
 
+TOTALS: Final = ("operations", "predicted", "predictions_lost", "operations_hit", "schedules")
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
 
@@ -353,11 +354,9 @@ class Worker:
         totals, counters = self.model.totals(), self.counters
         if self.recorder:
             counters.recording_error = self.recorder.error
-        counters.operations = totals.operations
+        for name in TOTALS:
+            setattr(counters, name, getattr(totals, name))
         counters.ops_larger = totals.larger
-        counters.predicted = totals.predicted
-        counters.predictions_lost = totals.predictions_lost
-        counters.operations_hit = totals.operations_hit
         sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:
             tally = self.model.tally(device)
@@ -365,7 +364,6 @@ class Worker:
                 sums[name] += getattr(tally, name)
         counters.blocks_used, counters.blocks_hit = sums["blocks"], sums["hit"]
         counters.miss_late = sums["late"]
-        counters.schedules = totals.schedules
         if totals.trials_ended and not self._said_ended:
             self._said_ended = True
             log.info(
