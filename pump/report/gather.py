@@ -118,7 +118,7 @@ class _Gathered:
         for word, name in ((form.COPY, "(copies)"), (form.MEMSET, "(memsets)")):
             key[kind == word] = self._key(name)
         handles, index = np.unique(columns["kernel_function"], return_inverse=True)
-        names = self.summary.names
+        names = self.summary.operations.names
         keys = [self._key(names.get(h, f"function {h:#x}")) for h in handles.tolist()]
         key[kind == form.KERNEL] = np.array(keys, np.int64)[index] if keys else 0
         real = kind != form.HINT

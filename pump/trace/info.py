@@ -85,23 +85,12 @@ class Summary:
 
     def __init__(self, header: Mapping[str, Any]) -> None:
         self.header = header
-        self.kinds: Counter[int] = Counter()
-        self.kernels: Counter[str] = Counter()
-        self.estimate = Estimate()
-        self.own_times = OwnTimes()
-        self._numbers: dict[str, int] = {}
-        self._shapes: dict[int, int] = {}
-        self.names: dict[int, str] = {}
-        self.signatures: set[int] = set()
-        self.streams: set[int] = set()
+        self.operations = Operations()
         self.devices: dict[int, rec.Device] = {}
         self.budgets: dict[int, set[int]] = {}
-        self.extents = 0
-        self.extent_bytes = 0.0
         self.memory = Memory()
         self.lost: Counter[int] = Counter()
         self.resyncs = 0
-        self.graph_launches = self.graph_operations = 0
         self.gaps = Gaps()
         self.begin_ns: int | None = None
         self.end_ns = 0
@@ -110,9 +99,7 @@ class Summary:
         """Counts the rows of the next chunk."""
         for record in rows_of(columns, _RARE_GROUPS):
             self._rare(record)
-        self._operations(columns)
-        self.graph_launches += len(columns["graph_operations"])
-        self.graph_operations += int(columns["graph_operations"].sum(dtype=np.uint64))
+        self.operations.add(columns)
         self.memory.add(columns)
         self.gaps.add(columns)
         for name in ("op_time_ns", "range_time_ns", "sync_end_ns", "progress_time_ns"):
@@ -124,13 +111,8 @@ class Summary:
 
     def _rare(self, record: rec.Record) -> None:
         match record:
-            case rec.Name():
-                if len(self.names) < NAMES_MAX:
-                    self.names[record.function] = record.name
-            case rec.Params():
-                if len(self._shapes) < NAMES_MAX:
-                    shape = hash((record.function, record.grid, record.block))
-                    self._shapes[record.signature] = shape
+            case rec.Name() | rec.Params():
+                self.operations.know(record)
             case rec.Device():
                 self.devices[record.device] = record
                 self.budgets.setdefault(record.device, set()).add(record.budget_bytes)
@@ -139,33 +121,102 @@ class Summary:
             case rec.Resync():
                 self.resyncs += 1
 
-    def _operations(self, columns: Columns) -> None:
+    def result(self, state: str, file_bytes: int) -> dict[str, Any]:
+        """Returns the sums for JSON; keys as in `summary`.
+
+        state: complete, truncated or being recorded. file_bytes: number of bytes read.
+        """
+        operations = self.operations.count()
+        return {
+            "state": state,
+            "file_bytes": file_bytes,
+            "bytes_per_operation": file_bytes / operations if operations else None,
+            **{name: self.header.get(name) for name in HEADER_NAMES},
+            "devices": [
+                _device(self.devices[number], self.budgets[number])
+                for number in sorted(self.devices)
+            ],
+            "seconds": max(0, self.end_ns - (self.begin_ns or 0)) / 1e9,
+            **self.operations.result(),
+            **self.memory.result(),
+            **self.gaps.result(),
+            "lost": {
+                REASON_WORDS.get(reason, f"reason {reason}"): count
+                for reason, count in sorted(self.lost.items())
+            },
+            "resyncs": self.resyncs,
+        }
+
+
+HEADER_NAMES: Final = (
+    *("pump", "recorded", "policy", "client_number", "client_pid", "command", "job"),
+)
+NAMES_MAX: Final = 100_000
+"""Most names, kernels and signatures that are counted separately: a hostile file has more."""
+
+_RARE_GROUPS: Final = ("name", "params", "device", "lost", "resync")
+
+
+class Operations:
+    """Sums over the operations of a recording, and their times."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[int] = Counter()
+        self.kernels: Counter[str] = Counter()
+        self.names: dict[int, str] = {}
+        self.estimate = Estimate()
+        self.own_times = OwnTimes()
+        self._numbers: dict[str, int] = {}
+        self._shapes: dict[int, int] = {}
+        self._signatures: set[int] = set()
+        self._streams: set[int] = set()
+        self._extents = 0
+        self._extent_bytes = 0.0
+        self._graph_launches = self._graph_operations = 0
+
+    def know(self, record: rec.Name | rec.Params) -> None:
+        """Takes over the name of a function, or the shape of a launch."""
+        if isinstance(record, rec.Name):
+            if len(self.names) < NAMES_MAX:
+                self.names[record.function] = record.name
+        elif len(self._shapes) < NAMES_MAX:
+            shape = hash((record.function, record.grid, record.block))
+            self._shapes[record.signature] = shape
+
+    def count(self) -> int:
+        """Returns the number of operations."""
+        return sum(self.kinds[kind] for kind in form.OPERATIONS)
+
+    def add(self, columns: Columns) -> None:
+        """Counts the operations of the next chunk."""
         kind = _only(columns, "kind", form.ROWS_OF["op"])
         real = kind != form.HINT
         for word in form.OPERATIONS:
             self.kinds[word] += int(np.count_nonzero(kind == word))
         self.kinds[form.HINT] += int(np.count_nonzero(~real))
         uses = np.repeat(real, columns["op_extents"])
-        self.extents += int(np.count_nonzero(uses))
-        self.extent_bytes += float(columns["extent_length_bytes"][uses].sum(dtype=np.float64))
+        self._extents += int(np.count_nonzero(uses))
+        self._extent_bytes += float(columns["extent_length_bytes"][uses].sum(dtype=np.float64))
         name = np.zeros(len(kind), np.int64)
         for word in (form.COPY, form.MEMSET):
             name[kind == word] = self._number(f"({KIND_WORDS[word]})")
         name[kind == form.KERNEL] = self._kernel_names(columns["kernel_function"])
         key = self._keys()[name]
         self._own_times(columns, kind, name)
-        if len(self.signatures) < NAMES_MAX:
-            self.signatures.update(np.unique(columns["kernel_signature"]).tolist())
+        if len(self._signatures) < NAMES_MAX:
+            self._signatures.update(np.unique(columns["kernel_signature"]).tolist())
         stream = columns["op_stream"]
         for number in np.unique(stream[real]).tolist():
             mine = real & (stream == number)
-            self.streams.add(number)
+            self._streams.add(number)
             seq, issued = signed(columns["op_seq"][mine]), signed(columns["op_time_ns"][mine])
             self.estimate.operations(number, seq, issued, key[mine])
         for number in np.unique(columns["progress_stream"]).tolist():
             mine = columns["progress_stream"] == number
             seq = signed(columns["progress_seq"][mine])
             self.estimate.progress(number, seq, signed(columns["progress_time_ns"][mine]))
+        self._graph_launches += len(columns["graph_operations"])
+        self._graph_operations += int(columns["graph_operations"].sum(dtype=np.uint64))
 
     def _own_times(self, columns: Columns, kind: Column, name: Column) -> None:
         shape = -1 - name
@@ -227,59 +278,26 @@ class Summary:
             numbers[number] = self._number(name)
         return numbers[index]
 
-    def result(self, state: str, file_bytes: int) -> dict[str, Any]:
-        """Returns the sums for JSON; keys as in `summary`.
-
-        state: complete, truncated or being recorded. file_bytes: number of bytes read.
-        """
-        operations = sum(self.kinds[kind] for kind in form.OPERATIONS)
+    def result(self) -> dict[str, Any]:
+        """Returns the sums by their keys in `summary`."""
         seconds = self.seconds()
-        header = self.header
         return {
-            "state": state,
-            "file_bytes": file_bytes,
-            "bytes_per_operation": file_bytes / operations if operations else None,
-            "pump": header.get("pump"),
-            "recorded": header.get("recorded"),
-            "policy": header.get("policy"),
-            "client_number": header.get("client_number"),
-            "client_pid": header.get("client_pid"),
-            "command": header.get("command"),
-            "job": header.get("job"),
-            "devices": [
-                _device(self.devices[number], self.budgets[number])
-                for number in sorted(self.devices)
-            ],
-            "seconds": max(0, self.end_ns - (self.begin_ns or 0)) / 1e9,
-            "operations": operations,
+            "operations": self.count(),
             **{KIND_WORDS[kind]: self.kinds[kind] for kind in form.OPERATIONS},
             "hints": self.kinds[form.HINT],
-            "graph_launches": self.graph_launches,
-            "graph_operations": self.graph_operations,
-            "streams": len(self.streams),
-            "signatures": len(self.signatures),
-            "extents": self.extents,
-            "extent_bytes": self.extent_bytes,
+            "graph_launches": self._graph_launches,
+            "graph_operations": self._graph_operations,
+            "streams": len(self._streams),
+            "signatures": len(self._signatures),
+            "extents": self._extents,
+            "extent_bytes": self._extent_bytes,
             "kernel_list": [
                 {"name": name, "count": count, "estimated_seconds": seconds.get(name)}
                 for name, count in sorted(self.kernels.items(), key=lambda i: (-i[1], i[0]))
             ],
             "copies_estimated_seconds": seconds.get("(copies)"),
             "memsets_estimated_seconds": seconds.get("(memsets)"),
-            **self.memory.result(),
-            **self.gaps.result(),
-            "lost": {
-                REASON_WORDS.get(reason, f"reason {reason}"): count
-                for reason, count in sorted(self.lost.items())
-            },
-            "resyncs": self.resyncs,
         }
-
-
-NAMES_MAX: Final = 100_000
-"""Most names, kernels and signatures that are counted separately: a hostile file has more."""
-
-_RARE_GROUPS: Final = ("name", "params", "device", "lost", "resync")
 
 
 class Memory:

@@ -17,7 +17,7 @@ import numpy as np
 from pump.model.bounds import BLOCK_BYTES
 from pump.trace import format as trace
 from pump.trace import records as rec
-from pump.trace.info import Summary
+from pump.trace.info import Operations, Summary
 from pump.trace.reader import Reader
 from pump_lab.abi import lib
 from pump_lab.sim import program as form
@@ -56,7 +56,7 @@ class _Taker:
         for columns in Reader(io.BytesIO(data)).chunks():
             summary.add(columns)
         self._summary = summary
-        self._each_ns = _durations(summary)
+        self._each_ns = _durations(summary.operations)
         self._header = summary.header
         self._budgets = {device.device: device.budget_bytes for device in summary.devices.values()}
         self._builder = Builder()
@@ -120,7 +120,7 @@ class _Taker:
         self._dropped += record.dropped
         if not self._builder.operations:  # a wait without effect, for a mark after the last import
             self._builder.sync(host_ns=self._host_ns(record.time_ns))
-        name = self._summary.names.get(record.function, f"function {record.function:#x}")
+        name = self._summary.operations.names.get(record.function, f"function {record.function:#x}")
         key = name if record.kind == trace.KERNEL else f"({_WORDS[record.kind]})"
         self._builder.operation(
             KINDS[record.kind],
@@ -134,7 +134,7 @@ class _Taker:
         )
 
     def _duration_ns(self, record: rec.Operation, name: str) -> int:
-        own_ns = self._summary.own_ns(record)
+        own_ns = self._summary.operations.own_ns(record)
         return self._each_ns.get(name, 0) if own_ns is None else min(own_ns, form.STEP_NS_MOST)
 
     def _range(self, record: rec.RangeRow) -> None:
@@ -183,7 +183,7 @@ class _Taker:
         form.check_bounds(self._source, blocks=blocks, seconds=float(times_ns.sum()) / 1e9)
         facts: dict[str, Any] = {
             "recorded_policy": self._header.get("policy"),
-            "durations": DURATIONS[bool(self._summary.own_times)],
+            "durations": DURATIONS[bool(self._summary.operations.own_times)],
             "operands_dropped": self._dropped,
             "events_lost": self.skipped["lost"],
             "recorded_budget_bytes": self._budget_bytes() if self._budgets else None,
@@ -234,12 +234,12 @@ def _warm(steps: form.Table) -> int | None:
 _WORDS: Final = {trace.COPY: "copies", trace.MEMSET: "memsets"}
 
 
-def _durations(summary: Summary) -> dict[str, int]:
+def _durations(operations: Operations) -> dict[str, int]:
     """Returns the nanoseconds of one operation, by name."""
-    whole = summary.seconds()
-    counts: dict[str, int] = dict(summary.kernels)
+    whole = operations.seconds()
+    counts: dict[str, int] = dict(operations.kernels)
     for kind, word in _WORDS.items():
-        counts[f"({word})"] = summary.kinds[kind]
+        counts[f"({word})"] = operations.kinds[kind]
     return {
         name: min(round(seconds / counts[name] * 1e9), form.STEP_NS_MOST)
         for name, seconds in whole.items()
