@@ -66,7 +66,31 @@ def _parser() -> OneLineParser:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     job = verbs.add_parser("job", help="serve one job until it ends", allow_abbrev=False)
     job.set_defaults(run=_job)
-    value, add = partial(add_value, job), job.add_argument
+    _job_options(job)
+    _sharing_options(job)
+    service = verbs.add_parser(
+        "serve", help="share GPUs between jobs, until SIGTERM", allow_abbrev=False
+    )
+    _serve_options(service)
+    jobs = verbs.add_parser(
+        "jobs",
+        help="start a pumpd for each process that connects (pump enable)",
+        allow_abbrev=False,
+    )
+    jobs.set_defaults(run=_jobs)
+    jobs.add_argument(
+        "--socket",
+        metavar="PATH",
+        default="",
+        help="socket for these processes (default: the one from systemd, else "
+        "$XDG_RUNTIME_DIR/pump/jobs)",
+    )
+    service.set_defaults(run=_serve)
+    return parser
+
+
+def _job_options(parser: OneLineParser) -> None:
+    value, add = partial(add_value, parser), parser.add_argument
     add("--socket", metavar="PATH", required=True, help="the job's socket (its PUMP_SOCKET)")
     add("--fd", metavar="N", type=int, help="descriptor that already listens on that socket")
     add("--job-pid", metavar="PID", type=int, required=True, help="the job's first process")
@@ -98,6 +122,7 @@ def _parser() -> OneLineParser:
         "whether recordings contain command lines (default: yes)",
         default=True,
     )
+    add("--record-job", metavar="JSON", default="", help="metadata for the header of recordings")
     value(
         "--duplicates yes|no",
         checks.truth,
@@ -110,6 +135,10 @@ def _parser() -> OneLineParser:
         "whether to keep learned access patterns for the program's next run (default: no)",
         default=False,
     )
+
+
+def _sharing_options(parser: OneLineParser) -> None:
+    value, add = partial(add_value, parser), parser.add_argument
     add("--name", metavar="NAME", type=checked(checks.name), help="name of the job")
     add(
         "--named",
@@ -122,7 +151,6 @@ def _parser() -> OneLineParser:
         "priority when GPUs are shared, from -10 to 10",
         default=DEFAULTS.priority,
     )
-    add("--record-job", metavar="JSON", default="", help="metadata for the header of recordings")
     add(
         "--service",
         metavar="PATH",
@@ -132,25 +160,6 @@ def _parser() -> OneLineParser:
         "answers is used",
     )
     add("--budget", metavar="SIZE", default="", help="the job's budget, the maximum of its leases")
-    service = verbs.add_parser(
-        "serve", help="share GPUs between jobs, until SIGTERM", allow_abbrev=False
-    )
-    _serve_options(service)
-    jobs = verbs.add_parser(
-        "jobs",
-        help="start a pumpd for each process that connects (pump enable)",
-        allow_abbrev=False,
-    )
-    jobs.set_defaults(run=_jobs)
-    jobs.add_argument(
-        "--socket",
-        metavar="PATH",
-        default="",
-        help="socket for these processes (default: the one from systemd, else "
-        "$XDG_RUNTIME_DIR/pump/jobs)",
-    )
-    service.set_defaults(run=_serve)
-    return parser
 
 
 def _serve_options(parser: OneLineParser) -> None:
@@ -175,11 +184,7 @@ def _serve_options(parser: OneLineParser) -> None:
         default="",
         help="become USER after opening the socket, which root keeps (root only)",
     )
-    value(
-        "--beat SECONDS",
-        _seconds,
-        "interval of the jobs' reports (default: a third of lease_s)",
-    )
+    value("--beat SECONDS", _seconds, "interval of the jobs' reports (default: a third of lease_s)")
     value(
         "--settle SECONDS",
         _seconds,

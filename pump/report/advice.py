@@ -201,51 +201,47 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
                 window,
             )
         ]
-    found = []
-    if whole - known >= MANY * whole:
-        found.append(
-            Advice(
-                "demand",
-                f"{percent(1 - known / whole)} of the misses on {name} happened under a policy "
-                "that does not prefetch.",
-                "Use the policy window from the start.",
-                window,
-            )
+    peak, budget = device["allocated_bytes_peak"], max(1, device["budget_bytes"])
+    causes = (
+        (
+            whole - known,
+            "demand",
+            "happened under a policy that does not prefetch.",
+            "Use the policy window from the start.",
+        ),
+        (
+            misses["no_room"],
+            "no-room",
+            "happened because the budget was full. The program's peak was "
+            f"{peak / budget:.2f}x the budget.",
+            "Raise --budget if you set it. Otherwise reduce the batch size, or free memory before "
+            "the phase with the peak.",
+        ),
+        (
+            misses["late"],
+            "late",
+            "were late prefetches: the link is slower than the program.",
+            "Increase the work per byte (larger batches, lower precision) or the budget.",
+        ),
+        (
+            misses["unseen"],
+            "unseen",
+            "were unexpected: kernels started before pump could prefetch, or their arguments hide "
+            "the memory.",
+            "Synchronize less often, so that the program runs ahead of the GPU. CUDA graphs and "
+            "--granularity tensor also show pump more.",
+        ),
+    )
+    return [
+        Advice(
+            key,
+            f"{percent(count / whole)} of the misses on {name} {found}",
+            advice,
+            window if key == "demand" else _explain(key),
         )
-    if misses["no_room"] >= MANY * whole:
-        peak, budget = device["allocated_bytes_peak"], max(1, device["budget_bytes"])
-        found.append(
-            Advice(
-                "no-room",
-                f"{percent(misses['no_room'] / whole)} of the misses on {name} happened because "
-                f"the budget was full. The program's peak was {peak / budget:.2f}x the budget.",
-                "Raise --budget if you set it. Otherwise reduce the batch size, or free memory "
-                "before the phase with the peak.",
-                _explain("no-room"),
-            )
-        )
-    if misses["late"] >= MANY * whole:
-        found.append(
-            Advice(
-                "late",
-                f"{percent(misses['late'] / whole)} of the misses on {name} were late prefetches: "
-                "the link is slower than the program.",
-                "Increase the work per byte (larger batches, lower precision) or the budget.",
-                _explain("late"),
-            )
-        )
-    if misses["unseen"] >= MANY * whole:
-        found.append(
-            Advice(
-                "unseen",
-                f"{percent(misses['unseen'] / whole)} of the misses on {name} were unexpected: "
-                "kernels started before pump could prefetch, or their arguments hide the memory.",
-                "Synchronize less often, so that the program runs ahead of the GPU. CUDA graphs "
-                "and --granularity tensor also show pump more.",
-                _explain("unseen"),
-            )
-        )
-    return found
+        for count, key, found, advice in causes
+        if count >= MANY * whole
+    ]
 
 
 def _of_job(report: dict[str, Any]) -> list[Advice]:
