@@ -65,6 +65,7 @@ LAST_READS: Final = 4
 LAST_ENDS_NS: Final = 200_000_000
 """Longest wait for a recorded client's slices that are still in the driver."""
 
+COUNTS: Final = ("ticks", "resyncs", "catch_ups", "miss_unseen", "miss_no_room", "miss_policy")
 TOTALS: Final = ("operations", "predicted", "predictions_lost", "operations_hit", "schedules")
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
@@ -96,7 +97,6 @@ class Worker:
         self.recorder = recorder
         if recorder:
             lib.pump_worker_record(self.model.raw, recorder.hops.slices)
-        self.counters = mapping.shm.worker_counters
         self._dropped = 0
         self._stale = True
         """Whether the ranges must be read from the table: at the start, and after a loss."""
@@ -105,10 +105,16 @@ class Worker:
         self._unready_ns = 0
         """Since when the next record has been reserved without being filled; 0: it is filled."""
         self._spin_ns = 0
+        self._counts = dict.fromkeys(COUNTS, 0)
         self._seen_misses = 0, 0
         """The model's misses, unseen and without room, at the last update of the counters."""
         self._time_lost = TimeLost(self.model, mapping, client_pid)
         self._sampler = Sampler(recorder, mapping, self.model, client_pid) if recorder else None
+
+    @property
+    def counters(self) -> Any:
+        """Returns the client's `struct pump_worker_counters`, which the client can overwrite."""
+        return self.mapping.shm.worker_counters
 
     @property
     def _active(self) -> bool:
@@ -120,7 +126,7 @@ class Worker:
     def tick(self) -> None:
         """Drains the ring, updates the model, renews schedules, and publishes."""
         waiting = self.mapping.backlog()
-        if waiting or self.counters.ticks % DEVICES_EVERY == 0:
+        if waiting or self._counts["ticks"] % DEVICES_EVERY == 0:
             self.read_devices()
             self._read_events(waiting)
             if self._learned:
@@ -128,7 +134,7 @@ class Worker:
         self.mapping.follow(self.model.raw)
         if self.recorder:
             self.recorder.tick()
-        self.counters.ticks += 1
+        self._counts["ticks"] += 1
         now_ns = lib.pump_core_now_ns()
         if now_ns - self.mapping.shm.header.worker_heartbeat_ns >= PUBLISH_NS:
             self.publish()
@@ -199,7 +205,7 @@ class Worker:
             self._stale = True
         if waiting > FAR_BEHIND:
             log.info("skipped %d operations and events to catch up", self._skip())
-            self.counters.catch_ups += 1
+            self._counts["catch_ups"] += 1
             self.model.forget_window()
             self._lose()
         if self._stale:
@@ -309,7 +315,7 @@ class Worker:
         """Reads the live ranges from the table. Events in the ring may repeat some ranges, which
         has no effect."""
         self._stale = False
-        self.counters.resyncs += 1
+        self._counts["resyncs"] += 1
         newest_seq = max(0, self.mapping.shm.header.next_seq - 1)
         ranges = self.mapping.read_ranges()
         self.model.resync(ranges, newest_seq)
@@ -370,6 +376,8 @@ class Worker:
                 "cuMemAdvise takes too long: evictions also copy clean memory to the host again"
             )
         self._count_misses(sums["unseen"], sums["no_room"])
+        for name, count in self._counts.items():
+            setattr(counters, name, count)
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
     def _last_facts(self) -> dict[str, int]:
@@ -385,10 +393,10 @@ class Worker:
         new_unseen, new_no_room = unseen - self._seen_misses[0], no_room - self._seen_misses[1]
         self._seen_misses = unseen, no_room
         if self.policy.prefetches:
-            self.counters.miss_unseen += new_unseen
-            self.counters.miss_no_room += new_no_room
+            self._counts["miss_unseen"] += new_unseen
+            self._counts["miss_no_room"] += new_no_room
         else:
-            self.counters.miss_policy += new_unseen + new_no_room
+            self._counts["miss_policy"] += new_unseen + new_no_room
 
 
 def _capacity_bytes(record: Any) -> int:
