@@ -202,46 +202,39 @@ def _of_device(report: dict[str, Any], device: dict[str, Any]) -> list[Advice]:
             )
         ]
     peak, budget = device["allocated_bytes_peak"], max(1, device["budget_bytes"])
-    causes = (
-        (
-            whole - known,
+    counts = {"demand": whole - known, **misses}
+    shares = {cause: f"{percent(n / whole)} of the misses on {name}" for cause, n in counts.items()}
+    found = {
+        "demand": Advice(
             "demand",
-            "happened under a policy that does not prefetch.",
+            f"{shares['demand']} happened under a policy that does not prefetch.",
             "Use the policy window from the start.",
+            window,
         ),
-        (
-            misses["no_room"],
+        "no_room": Advice(
             "no-room",
-            "happened because the budget was full. The program's peak was "
+            f"{shares['no_room']} happened because the budget was full. The program's peak was "
             f"{peak / budget:.2f}x the budget.",
             "Raise --budget if you set it. Otherwise reduce the batch size, or free memory before "
             "the phase with the peak.",
+            _explain("no-room"),
         ),
-        (
-            misses["late"],
+        "late": Advice(
             "late",
-            "were late prefetches: the link is slower than the program.",
+            f"{shares['late']} were late prefetches: the link is slower than the program.",
             "Increase the work per byte (larger batches, lower precision) or the budget.",
+            _explain("late"),
         ),
-        (
-            misses["unseen"],
+        "unseen": Advice(
             "unseen",
-            "were unexpected: kernels started before pump could prefetch, or their arguments hide "
-            "the memory.",
+            f"{shares['unseen']} were unexpected: kernels started before pump could prefetch, or "
+            "their arguments hide the memory.",
             "Synchronize less often, so that the program runs ahead of the GPU. CUDA graphs and "
             "--granularity tensor also show pump more.",
+            _explain("unseen"),
         ),
-    )
-    return [
-        Advice(
-            key,
-            f"{percent(count / whole)} of the misses on {name} {found}",
-            advice,
-            window if key == "demand" else _explain(key),
-        )
-        for count, key, found, advice in causes
-        if count >= MANY * whole
-    ]
+    }
+    return [found[cause] for cause, count in counts.items() if count >= MANY * whole]
 
 
 def _of_job(report: dict[str, Any]) -> list[Advice]:

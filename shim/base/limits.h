@@ -16,8 +16,9 @@
 
 /* The most that a device's executors have in flight in each direction, whatever the
  * worker asks for: a block in transit serves no kernel. Half of the budget applies if
- * that is less. A single slice may always go [guessed]. */
-#define PUMP_IN_FLIGHT_BYTES (128u << 20) /* [measured: 0047] */
+ * that is less. A single slice may always go. The inward number is [measured: 0047], the
+ * other one [guessed]. */
+#define PUMP_IN_FLIGHT_BYTES (128u << 20)
 #define PUMP_OUT_FLIGHT_BYTES (64u << 20)
 /* Arrivals for predicted operations start only while less than this is in flight, so that
  * urgent commands need not wait. Enough to fill a link: the next starts when one ends
@@ -30,8 +31,9 @@
 #define PUMP_OUT_THREADS_MOST 4
 /* Slices that one inbound thread keeps in flight, each in its own stream. Kernels wait
  * for a block that the driver already moves, but fault on one that is still in our ring.
- * The second number applies if these streams share the program's priority [guessed]. */
-#define PUMP_IN_LANES 8 /* [measured: 0038] */
+ * The second number applies if these streams share the program's priority. The first one
+ * is [measured: 0038], the second [guessed]. */
+#define PUMP_IN_LANES 8
 #define PUMP_IN_LANES_SHARED 4
 
 /* Bound of context numbers; a number is reused after its context ends [guessed]. */
