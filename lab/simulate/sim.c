@@ -106,8 +106,8 @@ static bool make_tables(struct pump_sim *sim) {
   sim->streams = calloc(program->streams + 1, sizeof *sim->streams);
   sim->scratch_uses = calloc(program->uses_most + 1, sizeof *sim->scratch_uses);
   sim->marker_behind = calloc(program->step_count + 1, 1);
-  sim->last_use_seq =
-      calloc((size_t)program->range_count * PUMP_USE_SLICES + 1, sizeof *sim->last_use_seq);
+  sim->last_use_seq = calloc((size_t)program->range_count * PUMP_RANGE_EIGHTHS + 1,
+                             sizeof *sim->last_use_seq);
   sim->live = calloc(program->range_count + 1, 1);
   sim->populate = calloc(program->range_count + 1, sizeof *sim->populate);
   sim->range_of_slot = calloc(PUMP_MAX_RANGES, sizeof *sim->range_of_slot);

@@ -9,7 +9,6 @@
 #include "sim_state.h"
 
 #define CHOSEN_MAX SIM_DECISIONS
-#define PREDICT_AT_ONCE 128 /* worker_step.c */
 
 /* ---- transfers of the model ---------------------------------------------------------- */
 
@@ -143,6 +142,6 @@ void sim_decide_follow(struct pump_sim *sim) {
   pump_model_progress(sim->model, &sim->shm->progress[0].executed_seq,
                       sizeof sim->shm->progress[0] / sizeof(uint64_t));
   for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) note_ends(sim, way);
-  pump_model_predict(sim->model, PREDICT_AT_ONCE);
+  pump_model_predict(sim->model, PUMP_PREDICT_AT_ONCE);
   pump_model_turn(sim->model, 0);
 }

@@ -112,11 +112,11 @@ static bool take_populate(struct pump_sim *sim, struct sim_command *job) {
 static uint64_t last_use(const struct pump_sim *sim, uint32_t index,
                          const struct pump_command *command) {
   uint64_t length_bytes = sim->program.ranges[index].length_bytes, newest = 0;
-  uint32_t first = pump_use_slice(length_bytes, command->offset_bytes);
+  uint32_t first = pump_range_eighth(length_bytes, command->offset_bytes);
   uint32_t last =
-      pump_use_slice(length_bytes, command->offset_bytes + command->length_bytes - 1);
+      pump_range_eighth(length_bytes, command->offset_bytes + command->length_bytes - 1);
   for (uint32_t i = first; i <= last; i++)
-    newest = sim_most(newest, sim->last_use_seq[index * PUMP_USE_SLICES + i]);
+    newest = sim_most(newest, sim->last_use_seq[index * PUMP_RANGE_EIGHTHS + i]);
   return newest;
 }
 

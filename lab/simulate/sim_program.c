@@ -19,10 +19,11 @@ void sim_program_finished(struct pump_sim *sim, uint32_t index) {
 
 static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t seq) {
   uint64_t length_bytes = sim->program.ranges[use->range].length_bytes;
-  uint32_t first = pump_use_slice(length_bytes, use->offset_bytes);
-  uint32_t last = pump_use_slice(length_bytes, use->offset_bytes + use->length_bytes - 1);
+  uint32_t first = pump_range_eighth(length_bytes, use->offset_bytes);
+  uint32_t last =
+      pump_range_eighth(length_bytes, use->offset_bytes + use->length_bytes - 1);
   for (uint32_t i = first; i <= last; i++)
-    sim->last_use_seq[use->range * PUMP_USE_SLICES + i] = seq;
+    sim->last_use_seq[use->range * PUMP_RANGE_EIGHTHS + i] = seq;
 }
 
 /* Converts the step's uses to blocks; a discard includes only whole blocks. */

@@ -174,7 +174,7 @@ struct pump_sim {
   struct sim_stream *streams;
   struct gpu_use *scratch_uses;
   uint8_t *marker_behind; /* by step */
-  uint64_t *last_use_seq; /* PUMP_USE_SLICES per range */
+  uint64_t *last_use_seq; /* PUMP_RANGE_EIGHTHS per range */
   uint8_t *live;          /* by range */
   uint64_t allocated_bytes;
 

@@ -110,8 +110,8 @@ static bool well_formed(const struct pump_command *command, const struct pump_ra
 /* Returns the newest operation that uses any eighth of the range touched by the slice. */
 static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
                          uint64_t length_bytes) {
-  uint32_t first = pump_use_slice(range->length_bytes, offset_bytes);
-  uint32_t last = pump_use_slice(range->length_bytes, offset_bytes + length_bytes - 1);
+  uint32_t first = pump_range_eighth(range->length_bytes, offset_bytes);
+  uint32_t last = pump_range_eighth(range->length_bytes, offset_bytes + length_bytes - 1);
   uint64_t newest = 0;
   for (uint32_t i = first; i <= last; i++)
     if (range->last_use_seq[i] > newest) newest = range->last_use_seq[i];

@@ -176,11 +176,14 @@ static inline bool pump_range_read(const struct pump_range *range,
   return false;
 }
 
-/* Returns which of the PUMP_USE_SLICES words of last_use_seq covers an offset. */
-static inline uint32_t pump_use_slice(uint64_t range_bytes, uint64_t offset_bytes) {
-  uint64_t slice_bytes = (range_bytes + PUMP_USE_SLICES - 1) / PUMP_USE_SLICES;
-  uint64_t slice = slice_bytes == 0 ? 0 : offset_bytes / slice_bytes;
-  return slice < PUMP_USE_SLICES ? (uint32_t)slice : PUMP_USE_SLICES - 1;
+/* End of the addresses of an x86-64 program [published: Linux, mm.rst]. */
+#define PUMP_ADDRESS_END (1ull << 47)
+
+/* Returns the eighth of a range that contains an offset: the index into last_use_seq. */
+static inline uint32_t pump_range_eighth(uint64_t range_bytes, uint64_t offset_bytes) {
+  uint64_t eighth_bytes = (range_bytes + PUMP_RANGE_EIGHTHS - 1) / PUMP_RANGE_EIGHTHS;
+  uint64_t eighth = eighth_bytes == 0 ? 0 : offset_bytes / eighth_bytes;
+  return eighth < PUMP_RANGE_EIGHTHS ? (uint32_t)eighth : PUMP_RANGE_EIGHTHS - 1;
 }
 
 /* ---- schedules ---------------------------------------------------------------- */

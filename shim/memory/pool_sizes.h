@@ -27,7 +27,7 @@
 #define POOL_LARGE_BYTES (1u << 20)
 
 /* The least that the pool allocates from the driver at once. A large segment has two
- * blocks for each use slice of its range (PUMP_USE_SLICES). */
+ * blocks for each eighth of its range (last_use_seq). */
 #define POOL_SEGMENT_SMALL_BYTES PUMP_BLOCK_BYTES
 #define POOL_SEGMENT_LARGE_BYTES (16u * PUMP_BLOCK_BYTES)
 

@@ -148,7 +148,7 @@ static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end
   index_fill(first, end, info->slot + 1);
   PUMP_STORE_RELEASE(&changes, changes + 1);
   uint64_t *use = pump_shm->ranges[info->slot].last_use_seq;
-  for (int i = 0; i < PUMP_USE_SLICES; i++) PUMP_STORE(&use[i], 0);
+  for (int i = 0; i < PUMP_RANGE_EIGHTHS; i++) PUMP_STORE(&use[i], 0);
   publish(info->slot);
   if (!info->by_handle)
     pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
@@ -294,15 +294,15 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 
 /* Estimates what a kernel reaches from a pointer. A pointer to the beginning of a range
  * may mean all of it. A pointer inside is most often a tensor in a caching allocator's
- * segment: it counts as its slice and the next one. If it counted up to the range's end,
- * every launch would seem to use everything after it, and barely anything could be
- * evicted. An estimate that is too small only costs time: a block may move while it is
- * used. */
+ * segment: it counts as its eighth of the range and the next one. If it counted up to the
+ * range's end, every launch would seem to use everything after it, and barely anything
+ * could be evicted. An estimate that is too small only costs time: a block may move while
+ * it is used. */
 static uint64_t argument_bytes(uint64_t range_bytes, uint64_t offset_bytes,
-                               uint32_t *slices) {
-  *slices = offset_bytes == 0 ? PUMP_USE_SLICES : 2;
+                               uint32_t *eighths) {
+  *eighths = offset_bytes == 0 ? PUMP_RANGE_EIGHTHS : 2;
   if (offset_bytes == 0) return range_bytes;
-  uint64_t most = range_bytes / PUMP_USE_SLICES, left = range_bytes - offset_bytes;
+  uint64_t most = range_bytes / PUMP_RANGE_EIGHTHS, left = range_bytes - offset_bytes;
   if (most > INSIDE_BYTES) most = INSIDE_BYTES;
   return left < most ? left : most;
 }
@@ -312,18 +312,18 @@ uint64_t pump_range_touch(const struct pump_extent *extent, uint64_t seq) {
   if (PUMP_LOAD_ACQUIRE(&mirror->state) >> 32 != extent->generation) return 0;
   uint64_t range_bytes = PUMP_LOAD(&mirror->length_bytes);
   uint64_t bytes = extent->length_access >> 2;
-  uint32_t first = pump_use_slice(range_bytes, extent->offset_bytes), last;
+  uint32_t first = pump_range_eighth(range_bytes, extent->offset_bytes), last;
   bool argument = (extent->length_access & 3) == PUMP_ACCESS_ARGUMENT;
   if (argument) /* up to the end of the allocator's block, if known */
     bytes = pump_units_bytes(bytes >> PUMP_ARGUMENT_BITS, extent->offset_bytes);
   if (argument && bytes == 0) {
-    uint32_t slices;
-    bytes = argument_bytes(range_bytes, extent->offset_bytes, &slices);
-    last = first + slices - 1;
-    if (last >= PUMP_USE_SLICES) last = PUMP_USE_SLICES - 1;
+    uint32_t eighths;
+    bytes = argument_bytes(range_bytes, extent->offset_bytes, &eighths);
+    last = first + eighths - 1;
+    if (last >= PUMP_RANGE_EIGHTHS) last = PUMP_RANGE_EIGHTHS - 1;
   } else {
     if (bytes == 0) return 0;
-    last = pump_use_slice(range_bytes, extent->offset_bytes + bytes - 1);
+    last = pump_range_eighth(range_bytes, extent->offset_bytes + bytes - 1);
   }
   uint64_t *use = pump_shm->ranges[extent->slot].last_use_seq;
   for (uint32_t i = first; i <= last; i++) PUMP_STORE(&use[i], seq);

@@ -3,8 +3,6 @@
  */
 #include "mapped_state.h"
 
-#define ADDRESS_END (1ull << 47)
-
 /* ---- access ------------------------------ */
 
 static bool valid_access(const CUmemAccessDesc *access, size_t count) {
@@ -139,7 +137,7 @@ bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, boo
 
 bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_places) == 0) || bytes == 0 ||
-      address > ADDRESS_END - bytes)
+      address > PUMP_ADDRESS_END - bytes)
     return false;
   const struct mapped_mapping *mapping;
   uint64_t at = address, end = address + bytes;

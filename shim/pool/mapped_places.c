@@ -13,7 +13,6 @@
 #include "shim/memory/rules.h"
 
 #define PENDING 64u
-#define ADDRESS_END (1ull << 47)
 
 pthread_mutex_t mapped_spans_lock = PTHREAD_MUTEX_INITIALIZER;
 struct mapped_spans mapped_places = {.record_bytes = sizeof(struct mapped_place)};
@@ -41,7 +40,7 @@ static CUdeviceptr take_managed(uint64_t bytes, uint64_t alignment, CUdeviceptr 
   CUdeviceptr base = 0;
   if (result == CUDA_SUCCESS) {
     base = slack == 0 ? *managed : (*managed + slack - 1) / slack * slack;
-    if (misaligned(base) || base > ADDRESS_END - bytes) {
+    if (misaligned(base) || base > PUMP_ADDRESS_END - bytes) {
       pump_real.cuMemFree_v2(*managed);
       base = 0;
     }
@@ -130,7 +129,7 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
   CUdeviceptr managed;
   int device = pump_current_device(&context);
   bool power = (alignment & (alignment - 1)) == 0 && alignment <= 1ull << 40;
-  if (address == NULL || flags != 0 || misaligned(bytes) || bytes >= ADDRESS_END ||
+  if (address == NULL || flags != 0 || misaligned(bytes) || bytes >= PUMP_ADDRESS_END ||
       !power || device < 0 || !pump_device_converts((uint32_t)device) ||
       pump_rule_mapped() || !host_takes((uint32_t)device, bytes) ||
       one_waits((uint32_t)device, bytes))

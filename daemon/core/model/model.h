@@ -210,6 +210,8 @@ void pump_model_schedule(struct pump_model *model, uint32_t arrivals);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
  * These blocks leave without a copy (docs/decisions/0051-read-duplication.md). */
 void pump_model_duplicate(struct pump_model *model, uint32_t wanted);
+/* Most operations that a worker's step predicts, so that it stays short [guessed]. */
+#define PUMP_PREDICT_AT_ONCE 128
 /* Expects up to `most` more predicted operations; returns how many. Expects none for two
  * iterations after an operation that used much more memory than its record names. */
 uint32_t pump_model_predict(struct pump_model *model, uint32_t most);

@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "model_state.h"
-
-/* End of the addresses of an x86-64 program [published: Linux, mm.rst]. */
-#define ADDRESS_END (1ull << 47)
+#include "pump_ring.h"
 
 static bool is_newer(uint32_t a, uint32_t b) {
   return (int32_t)(a - b) > 0;
@@ -26,8 +24,8 @@ static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint
                               .length_bytes = batch->length_bytes[use]};
   const struct range *known = &m->ranges.all[found.slot];
   if (known->generation != 0 && !is_newer(found.generation, known->generation)) return;
-  if (found.base >= ADDRESS_END || found.length_bytes == 0 ||
-      found.length_bytes >= ADDRESS_END)
+  if (found.base >= PUMP_ADDRESS_END || found.length_bytes == 0 ||
+      found.length_bytes >= PUMP_ADDRESS_END)
     return;
   /* The shim populates a new range while all allocated memory fits. */
   const struct device *device = &m->devices[found.device];

@@ -10,9 +10,6 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* End of the addresses of an x86-64 program [published: Linux, mm.rst]. */
-#define ADDRESS_END (1ull << 47)
-
 /* ---- numbers --------------------------------------------------------------------- */
 
 static int32_t *gap_link(struct pump_model *m, int32_t gap) {
@@ -134,8 +131,8 @@ static bool plausible(const struct pump_range *range) {
   bool kind =
       range->range_kind == PUMP_RANGE_CONVERTED || range->range_kind == PUMP_RANGE_MANAGED;
   return kind && range->generation != 0 && range->device < PUMP_MAX_DEVICES &&
-         range->length_bytes > 0 && range->length_bytes < ADDRESS_END &&
-         range->base < ADDRESS_END;
+         range->length_bytes > 0 && range->length_bytes < PUMP_ADDRESS_END &&
+         range->base < PUMP_ADDRESS_END;
 }
 
 static bool known(const struct pump_model *m, uint32_t slot, uint32_t generation) {

@@ -9,8 +9,6 @@
 #include "pump_ring.h"
 #include "worker.h"
 
-/* Operations that one step predicts at most, so that a step stays short [guessed]. */
-#define PREDICT_AT_ONCE 128
 /* Time between two guesses how far a graph launch has executed [guessed]. */
 #define GUESS_NS 200000
 
@@ -38,7 +36,8 @@ EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model) {
     pump_model_graphs(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
   worker_apply_departures(shm, model);
-  if (pump_model_predict(model, PREDICT_AT_ONCE) > 0) worker_schedule_predict(shm, model);
+  if (pump_model_predict(model, PUMP_PREDICT_AT_ONCE) > 0)
+    worker_schedule_predict(shm, model);
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {
     pump_model_turn(model, device);
     worker_schedule_renew(shm, model, device);

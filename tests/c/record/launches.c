@@ -116,11 +116,11 @@ static void a_pointer_to_the_beginning_uses_all_one_inside_its_slice_and_the_nex
   void *params[] = {&pointer};
   driver.sizes[0] = 8, driver.parameters = 1;
   launch(params, NULL);
-  for (int i = 0; i < PUMP_USE_SLICES; i++) CHECK(uses(&a)[i] == 1);
+  for (int i = 0; i < PUMP_RANGE_EIGHTHS; i++) CHECK(uses(&a)[i] == 1);
   CHECK(told.touched_bytes == 64 * BLOCK);
   pointer = a.base + 17 * BLOCK;
   launch(params, NULL);
-  for (int i = 0; i < PUMP_USE_SLICES; i++)
+  for (int i = 0; i < PUMP_RANGE_EIGHTHS; i++)
     CHECK(uses(&a)[i] == (i == 2 || i == 3 ? 2u : 1u));
   CHECK(told.touched_bytes == 4 * BLOCK); /* at most a tensor's size, for the markers */
   pointer = a.base + 63 * BLOCK;
