@@ -69,6 +69,8 @@ class _Taker:
         self._bytes = self._peak = self._touches = self._dropped = 0
         self._clock_ns: int | None = None
         """When the program's thread could continue."""
+        self._times_ns: list[int] = []
+        """That time after each step."""
         self.skipped: Counter[str] = Counter()
         self.truncated = self._take(data)
 
@@ -93,6 +95,7 @@ class _Taker:
     def _host_ns(self, time_ns: int) -> int:
         before = time_ns if self._clock_ns is None else self._clock_ns
         self._clock_ns = max(before, time_ns)
+        self._times_ns.append(self._clock_ns)
         return min(max(0, time_ns - before), form.STEP_NS_MOST)
 
     def _operation(self, record: rec.Operation) -> None:
@@ -157,7 +160,7 @@ class _Taker:
     def _sync(self, record: rec.Sync) -> None:
         begin_ns = record.begin_ns or record.end_ns
         host_ns = self._host_ns(begin_ns)
-        self._clock_ns = max(self._clock_ns or 0, record.end_ns)
+        self._clock_ns = self._times_ns[-1] = max(self._clock_ns or 0, record.end_ns)
         self._builder.sync(host_ns=host_ns)
 
     def program(self) -> Program:
@@ -174,7 +177,8 @@ class _Taker:
                 "one is simulated; record a run on one GPU (pump-run --device)"
             )
         steps, uses = self._builder.tables()
-        steps["mark"][_end(steps)] = 1
+        end = _end(steps)
+        steps["mark"][end] = 1
         warm = _warm(steps)
         begin = int(np.argmax(steps["seq"] > 0)) - 1 if warm is None else warm
         steps["mark"][begin] = 1
@@ -190,6 +194,7 @@ class _Taker:
             "short_of_bytes": max(0, self._peak - self._budget_bytes()),
             "recorded_mode": virtual_mode(self._header),
             "truncated": self.truncated,
+            "recorded_seconds": self._seconds(begin, end),
             "simulated_part": "starting at its first launch" if warm is None else WITHOUT_START,
             "steady_steps": len(steps) - begin - 1,
         }
@@ -197,6 +202,11 @@ class _Taker:
             self._source, steps, uses, ranges, blocks, max(1, len(self._streams)),
             self._peak, facts,
         )  # fmt: skip
+
+    def _seconds(self, begin: int, end: int) -> float | None:
+        """Returns how long the run took between two steps; None without a wait at the end."""
+        times_ns = self._times_ns
+        return (times_ns[end] - times_ns[begin]) / 1e9 if end < len(times_ns) else None
 
     def _budget_bytes(self) -> int:
         """Returns the budget of the recorded run, or its peak if no budget was recorded."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from pump.model.bounds import BLOCK_BYTES, without_reserve
+from pump.model.bounds import BLOCK_BYTES, with_reserve, without_reserve
 from pump.report.words import percent, size
 from pump_lab.floor import Floor, Rates, floor_of, least_traffic, lp_floor
 from pump_lab.sim.host import Host
-from pump_lab.sim.named_policies import NamedPolicy, iteration_steps, simulate
+from pump_lab.sim.named_policies import NAMED_POLICIES, NamedPolicy, iteration_steps, simulate
 from pump_lab.sim.program import COPY_LOCAL, KERNEL, MEMSET, Program, ProgramError, Table
 from pump_lab.sim.simulation import Machine, Outcome, Stretch, run
 from pump_lab.sim.touches import touches
@@ -215,6 +215,7 @@ def compared(case: Case, candidates: Sequence[NamedPolicy]) -> Figures:
         rows.append({**figures(outcome, seconds, least, of_parts), "text": candidate.text})
     return {
         **about(case),
+        **as_recorded(case),
         "unlimited_seconds": seconds,
         "floor": {
             "seconds": least.seconds,
@@ -253,6 +254,19 @@ def about(case: Case) -> Figures:
         "profile": machine.profile.name,
         "profile_hash": machine.profile.hash(),
     }
+
+
+def as_recorded(case: Case) -> Figures:
+    """Returns the seconds of a recording that was short of memory, simulated with the memory and
+    the policy of its run; nothing for other programs. Compared with `recorded_seconds`, they show
+    how well the simulation fits."""
+    facts = case.program.facts
+    name = "naive" if facts.get("recorded_policy") == "demand" else facts.get("recorded_policy")
+    candidate = NAMED_POLICIES.get(str(name))
+    if not facts.get("short_of_bytes") or not facts["recorded_seconds"] or candidate is None:
+        return {}
+    here = case.with_memory(with_reserve(facts["recorded_budget_bytes"]))
+    return {"as_recorded_seconds": simulate(candidate, here.program, here.machine).steady.seconds}
 
 
 # ---- text ------------------------------------------------------------------------
@@ -371,9 +385,14 @@ def caveats(found: Figures) -> list[str]:
         )
     if short_bytes := found.get("short_of_bytes"):
         lines.append(
-            f"Recorded with {gib(short_bytes)} too little GPU memory: its stalls count as kernel "
-            "time, so slowdowns are too low. Record a run that fits."
+            f"Recorded with {gib(short_bytes)} too little GPU memory: stalls may count as the "
+            "program's own time, so slowdowns are too low. Record a run that fits."
         )
+        if seconds := found.get("as_recorded_seconds"):
+            lines.append(
+                f"Simulated with the recording's memory and policy, it takes {_seconds(seconds)} "
+                f"s; it took {_seconds(found['recorded_seconds'])} s."
+            )
     if found.get("recorded_mode") == "compute":
         lines.append(
             "Recorded on a virtual GPU in compute mode: the times are CPU times, not GPU times. "

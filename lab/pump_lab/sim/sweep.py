@@ -46,6 +46,7 @@ def over_memory(
         points.append({"gpu_memory_bytes": here.machine.memory_bytes, "slowdown": slowdowns})
     head = report.about(case)
     del head["gpu_memory_bytes"], head["oversubscription"]
+    head |= report.as_recorded(case)
     return {**head, "unlimited_seconds": seconds, "points": points, "left_out": left_out}
 
 

@@ -82,6 +82,9 @@ def test_times_that_are_not_the_programs_are_told(tmp_path: Path) -> None:
     assert report.caveats({**fits, "left_out": []}) == []
     (line,) = report.caveats({**short, "left_out": []})
     assert "4.0 MiB too little" in line and "Record a run that fits" in line
+    simulated = {"as_recorded_seconds": 1.25, "recorded_seconds": 1.5}
+    (_, line) = report.caveats({**short, **simulated, "left_out": []})
+    assert "it takes 1.2500 s; it took 1.5000 s" in line
     (line,) = report.caveats({**fits, "recorded_mode": "compute", "left_out": []})
     assert "timing mode" in line
 
@@ -109,6 +112,20 @@ def test_a_recording_without_a_wait_after_its_start_is_measured_from_its_first_l
     assert found.steps["host_ns"][begin + 1 : end].sum() == 1
     assert found.facts["steady_steps"] == len(found.steps) - begin - 1
     assert found.facts["simulated_part"] == "starting at its first launch"
+
+
+def test_a_recording_that_was_short_of_memory_is_simulated_as_it_was(tmp_path: Path) -> None:
+    rows = [memory(0), memory(1)]
+    for seq in range(1, 9):
+        rows.append(memset(seq, seq % 2)._replace(time_ns=10**6 * seq))
+        rows.append(rec.Sync(seq, 0, 10**6 * seq, 10**6 * seq + 500_000))
+    machine = Machine(profiles.load("a100-pcie4"), 1 << 30)
+    found = taken(tmp_path, *rows, budget_blocks=6)
+    assert found.facts["recorded_seconds"] == pytest.approx(0.0085 - 0.0015)
+    found.facts["recorded_policy"] = "demand"
+    seconds = report.as_recorded(report.Case(found, machine))["as_recorded_seconds"]
+    assert seconds > 2 * report.unlimited(report.Case(found, machine)).steady.seconds
+    assert report.as_recorded(report.Case(taken(tmp_path, *rows), machine)) == {}
 
 
 def test_an_operation_takes_what_its_samples_say_and_keeps_its_dropped_operands(
