@@ -20,6 +20,10 @@
 #define USES_LEAST 2048u
 #define BUDGETS_MOVED 8u
 
+/* Pump gained little if this part of the blocks that operations waited for, or less, came
+ * by its transfers. */
+#define GAIN_SHARE 10u
+
 /* Waits for turns, and misses, below these shares are not a reason. */
 #define SHARE_LEAST 100u   /* one in 100, of the time */
 #define MISSES_LEAST 1000u /* one in 1,000, of the block uses */
@@ -85,6 +89,17 @@ static bool job_thrashes(uint64_t budget) {
   return true;
 }
 
+/* Returns whether policy `demand` would have taken about as long: nearly all blocks that
+ * came to the GPU came by faults, although the policy prefetches. */
+static bool gained_little(void) {
+  const struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  uint64_t used = PUMP_LOAD(&worker->blocks_used), hit = PUMP_LOAD(&worker->blocks_hit);
+  uint64_t missed = used > hit ? used - hit : 0;
+  uint64_t moved = PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes);
+  return missed > used / MISSES_LEAST && PUMP_LOAD(&worker->miss_policy) <= missed / 2 &&
+         moved / PUMP_BLOCK_BYTES <= missed / GAIN_SHARE;
+}
+
 /* Returns the main cause of misses; NULL if there were almost none. */
 static const char *main_cause(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
@@ -134,6 +149,8 @@ void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
     pump_line_reason(line, "waited %s for its turns", pump_duration_text(waited, held_ns));
   else if (moved->of_ns != 0 && moved->most_ns <= moved->of_ns / SHARE_LEAST)
     return; /* nothing to explain */
+  else if (gained_little())
+    pump_line_reason(line, "gained under a tenth over demand");
   else if (pump_line_delayed(moved))
     pump_line_reason(line, "waited %s for a CPU core",
                      pump_duration_text(waited, moved->delayed_ns));

@@ -36,15 +36,18 @@ static bool set_reason(int which) {
   worker->miss_late = which == 2 ? 500 : 0;
   worker->miss_unseen = which == 3 ? 500 : 0;
   worker->miss_no_room = which == 4 ? 500 : 0;
+  worker->blocks_hit = which == 9 ? 500 : 0;
   worker->miss_policy = which == 5 ? 500 : 0;
+  shim->moved_to_gpu_bytes = which == 9 ? 0 : 1000ull << 21;
   if (which == 6) {
     worker->blocks_used = 10000;
     worker->miss_late = 9000;
     shim->moved_to_gpu_bytes = UINT64_MAX;
   }
+  if (which == 9) worker->miss_unseen = 500;
   if (which == 7) pump_hold_waited(0, UINT64_MAX);
-  if (which == 9) setenv("PUMP_VIRTUAL_PROFILE", "x", 1);
-  return which <= 9;
+  if (which == 10) setenv("PUMP_VIRTUAL_PROFILE", "x", 1);
+  return which <= 10;
 }
 
 static void print_moved(const struct pump_moved *moved) {
@@ -71,6 +74,23 @@ SCENARIO(the_last_lines_of_moved_memory) {
         moved.most_ns = 0;
         print_moved(&moved);
       }
+}
+
+SCENARIO(a_gain_is_little_up_to_a_tenth_of_what_was_missed) {
+  struct pump_worker_counters *worker = &pump_shm->worker_counters;
+  struct pump_moved moved = {.of_ns = 100, .lost_ns = 50, .least_ns = 50, .most_ns = 50};
+  pump_threads_start();
+  set_reason(9);
+  for (uint64_t blocks = 49; blocks <= 51; blocks++) {
+    pump_shm->shim_counters.moved_to_gpu_bytes = blocks * PUMP_BLOCK_BYTES;
+    print_moved(&moved);
+  }
+  pump_shm->shim_counters.moved_to_gpu_bytes = 0;
+  worker->blocks_hit = worker->blocks_used - 500;
+  worker->miss_policy = 251; /* most misses are of a policy that does not try */
+  print_moved(&moved);
+  worker->miss_policy = 250;
+  print_moved(&moved);
 }
 
 /* Values that only a broken worker writes. */

@@ -18,6 +18,7 @@ MOVED = (
         " ms ",
         ": no pumpd served this process",
         ": this job thrashes",
+        ": gained under a tenth over demand",
     ),
     *(": prefetches arrived too late", ": too little lookahead to prefetch"),
     *(": no free memory", ": the policy does not", ": waited ", ": timing mode, "),
@@ -54,6 +55,17 @@ def test_each_last_line_has_100_characters_at_most(
     assert max(lines, key=len)[MOST:] == ""
     assert [line for line in lines if "..." in line or "nan" in line or "inf " in line] == []
     assert [part for part in parts if not any(part in line for line in lines)] == []
+
+
+def test_a_gain_is_little_up_to_a_tenth_of_what_was_missed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run(
+        SAN,
+        "a_gain_is_little_up_to_a_tenth_of_what_was_missed",
+        {"PUMP_LOG_FILE": str(log), "PUMP_LOG_LEVEL": "error"},
+    )
+    results = [line for line in log.read_text().splitlines() if "failed with" not in line]
+    assert ["gained" in line for line in results] == [True, True, False, False, True]
 
 
 def test_a_name_stands_before_the_line_and_is_not_counted() -> None:
