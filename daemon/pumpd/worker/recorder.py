@@ -285,9 +285,9 @@ class Recorder:
 
         self._put(write, len(samples) * SAMPLE_BYTES)
 
-    def threads(self, delays: RunDelay) -> None:
+    def threads(self, delays: RunDelay, *, last: bool = False) -> None:
         """Records the current run times and delays of the client's threads."""
-        self._put(lambda writer: writer.threads(delays.look()), 0)
+        self._put(lambda writer: writer.threads(delays.look(last=last)), 0)
 
     def policy(self, name: str) -> None:
         """Records that the worker switches to this policy."""

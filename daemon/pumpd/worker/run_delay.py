@@ -96,10 +96,11 @@ class RunDelay:
         self._said: dict[int, tuple[int, int]] = {}
         self._next_ns = 0
 
-    def look(self) -> list[Threads]:
-        """Returns the groups of threads with changed times; none if the last sample is recent."""
+    def look(self, *, last: bool = False) -> list[Threads]:
+        """Returns the groups of threads with changed times; none if the last sample is recent,
+        unless it is the `last` one of a recording."""
         began_ns = time.monotonic_ns()
-        if began_ns < self._next_ns:
+        if began_ns < self._next_ns and not last:
             return []
         sums = self._sums()
         ended_ns = time.monotonic_ns()

@@ -49,11 +49,11 @@ class Sampler:
         if now_ns - self._taken_ns >= SAMPLE_NS:
             self.take(now_ns)
 
-    def take(self, now_ns: int) -> None:
-        """Writes the current values, if they have changed."""
+    def take(self, now_ns: int, *, last: bool = False) -> None:
+        """Writes the current values, if they have changed. `last`: at the recording's end."""
         self._taken_ns = now_ns
         values = [self._device(index) for index in self._model.devices]
-        self._recorder.threads(self._delays)
+        self._recorder.threads(self._delays, last=last)
         if values == self._written:
             self._same_ns = now_ns
             return

@@ -279,7 +279,7 @@ class Worker:
                 self._read_events(waiting)
         self._follow_last()
         if self._sampler:
-            self._sampler.take(lib.pump_core_now_ns())
+            self._sampler.take(lib.pump_core_now_ns(), last=True)
         lib.pump_worker_record(self.model.raw, ffi.NULL)
         self._time_lost.publish()
         self.recorder.close(self._last_facts(), keep=not self.recorder.empty)
