@@ -30,7 +30,7 @@ extern bool pump_off;
 
 /* Number of devices whose operations are reported: ACTIVE or recorded ones; 0 while inert.
  * Operation hooks test it. */
-extern uint32_t pump_active;
+extern uint32_t pump_reporting;
 
 /* Recursion guard of this thread: while it is above 0, every hook only calls the real
  * function. Pump's own threads raise it once and never lower it. */
@@ -42,11 +42,11 @@ static inline bool pump_inert(void) {
 
 /* Returns true while operations are not reported: pump is inert, or everything fits into
  * the budgets of a job that is not recorded. Costs one predictable branch. */
-static inline bool pump_dormant(void) {
-  return __atomic_load_n(&pump_active, __ATOMIC_ACQUIRE) == 0;
+static inline bool pump_reports_nothing(void) {
+  return __atomic_load_n(&pump_reporting, __ATOMIC_ACQUIRE) == 0;
 }
 static inline bool pump_quiet(void) {
-  return PUMP_LIKELY(pump_dormant()) || pump_reentry_depth != 0;
+  return PUMP_LIKELY(pump_reports_nothing()) || pump_reentry_depth != 0;
 }
 
 static inline void pump_enter(void) {

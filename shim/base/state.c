@@ -6,7 +6,7 @@
 #include "pump_clock.h"
 
 bool pump_off = true;
-uint32_t pump_active;
+uint32_t pump_reporting;
 uint64_t pump_calls_seen;
 bool pump_recording;
 struct pump_shm *pump_shm;
@@ -25,7 +25,7 @@ uint64_t pump_now_ns(void) {
 void pump_give_up(const char *reason) {
   static uint32_t said;
   __atomic_store_n(&pump_off, true, __ATOMIC_RELEASE);
-  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 0, __ATOMIC_RELEASE);
   pump_log_once(
       &said, PUMP_LOG_ERROR,
       "%s: pump is off for the rest of this process, and the program keeps running",
@@ -34,7 +34,7 @@ void pump_give_up(const char *reason) {
 
 void pump_state_fork_child(void) {
   pump_off = true;
-  pump_active = 0;
+  pump_reporting = 0;
   pump_calls_seen = 0;
   pump_reentry_depth = 0;
   pump_shm = NULL; /* not mapped in the child */

@@ -91,7 +91,7 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
  * An unused context gets enough for one in sixteen operations of a full launch queue. */
 static bool short_of_markers(const struct pump_marker_pool *pool) {
   uint64_t head = PUMP_LOAD(&pool->free.head);
-  bool busy = !pump_dormant() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
+  bool busy = !pump_reports_nothing() && pool->made != PUMP_LOAD(&pool->free.tail) - head;
   uint64_t wanted =
       busy || pool->made > PUMP_MARKERS_FIRST ? PUMP_MARKERS_AHEAD : PUMP_MARKERS_FIRST;
   return pool->next < PUMP_MARKERS && PUMP_LOAD(&pool->free.tail) - head < wanted;
@@ -100,7 +100,7 @@ static bool short_of_markers(const struct pump_marker_pool *pool) {
 /* Returns whether timed markers are missing. A dormant program needs none. */
 static bool short_of_timed(const struct pump_marker_pool *pool) {
   return pool->made_timed < PUMP_MARKERS_TIMED && pool->next < PUMP_MARKERS &&
-         !pump_dormant() && PUMP_HAS(cuEventElapsedTime);
+         !pump_reports_nothing() && PUMP_HAS(cuEventElapsedTime);
 }
 
 static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {

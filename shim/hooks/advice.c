@@ -22,7 +22,7 @@ static void advised(CUdeviceptr address, size_t bytes, CUmem_advise advice) {
   pump_enter();
   if (advice == SET_READ_MOSTLY) pump_managed_leave(address);
   if (advice == UNSET_READ_MOSTLY) pump_managed_return(address, bytes);
-  if (!pump_dormant()) pump_event_hint(address, bytes, pump_at(NULL, false));
+  if (!pump_reports_nothing()) pump_event_hint(address, bytes, pump_at(NULL, false));
   pump_leave();
   errno = saved;
 }

@@ -21,7 +21,7 @@
     return result;                                                                         \
   }                                                                                        \
   CUresult name parameters {                                                               \
-    if (PUMP_LIKELY(pump_dormant())) return pump_real.name arguments;                      \
+    if (PUMP_LIKELY(pump_reports_nothing())) return pump_real.name arguments;              \
     return active_##name arguments;                                                        \
   }
 

@@ -110,7 +110,7 @@ static void begin_reports(uint32_t index) {
   if (devices[index].reports) return;
   devices[index].reports = true;
   if (!__atomic_load_n(&pump_off, __ATOMIC_RELAXED))
-    __atomic_fetch_add(&pump_active, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&pump_reporting, 1, __ATOMIC_RELEASE);
   pump_upcalls.device_reports();
 }
 

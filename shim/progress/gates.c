@@ -86,8 +86,8 @@ static uint64_t moved(uint32_t device) {
 static bool serves_large(uint32_t device, uint64_t now_ns) {
   uint64_t heard_ns = PUMP_LOAD(&pump_shm->header.worker_heartbeat_ns);
   uint64_t ready = PUMP_LOAD(&pump_shm->devices[device].ready_seq);
-  return !PUMP_LOAD(&stopped) && !pump_dormant() && ready != 0 && ready != UINT64_MAX &&
-         now_ns < heard_ns + PUMP_GATE_SILENT_NS;
+  return !PUMP_LOAD(&stopped) && !pump_reports_nothing() && ready != 0 &&
+         ready != UINT64_MAX && now_ns < heard_ns + PUMP_GATE_SILENT_NS;
 }
 
 /* Returns the highest number that may have an open gate. */
@@ -178,7 +178,7 @@ void pump_gates_adopt(void) {
 
 bool pump_yields(uint32_t device) {
   return (PUMP_LOAD(&pump_gates_devices) >> device & 1) != 0 && !PUMP_LOAD(&stopped) &&
-         !pump_dormant() && pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
+         !pump_reports_nothing() && pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
 }
 
 void pump_gates_stop(void) {

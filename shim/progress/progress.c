@@ -323,7 +323,7 @@ static void wait_for_turn(uint32_t device) {
   uint64_t begin_ns = pump_now_ns();
   int saved = errno;
   pump_hold_waits(device);
-  while (pump_hold_lasts(device) && !pump_dormant())
+  while (pump_hold_lasts(device) && !pump_reports_nothing())
     if (pump_futex(&word, FUTEX_WAIT, 0, &pause) != 0 && errno == EINTR) break;
   pump_hold_waited(device, pump_now_ns() - begin_ns);
   errno = saved;
@@ -335,7 +335,7 @@ static void wait_until_executed(const struct stream *stream, uint64_t seq) {
   bool executed;
   pump_drain_waits();
   while (!(executed = PUMP_LOAD(&stream->executed) >= seq) && pump_drain_lasts() &&
-         !pump_dormant())
+         !pump_reports_nothing())
     pump_futex_sleep(&word, 0, DRAIN_SLEEP_NS);
   pump_drain_waited(executed);
   uint32_t device = PUMP_LOAD(&stream->device);

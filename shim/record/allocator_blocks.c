@@ -139,7 +139,7 @@ static bool is_segment(uint64_t address, struct pump_hit *hit) {
 }
 
 static void report_dead(const struct pump_hit *hit, const struct pump_block_span *dead) {
-  if (dead->length_bytes == 0 || pump_dormant()) return;
+  if (dead->length_bytes == 0 || pump_reports_nothing()) return;
   PUMP_ADD(&pump_shm->shim_counters.block_dead_bytes, dead->length_bytes);
   pump_event_block(PUMP_EVENT_DEAD, hit->slot, dead->offset_bytes, dead->length_bytes);
 }
@@ -212,7 +212,7 @@ void pump_blocks_settle(void) {
 /* Notes a report in the table or the maps; see note(). The caller holds the lock. */
 static bool take_in(uint64_t address, int64_t size_bytes) {
   if (given_up) return false;
-  if (!settled && (!pump_dormant() || is_full())) settle();
+  if (!settled && (!pump_reports_nothing() || is_full())) settle();
   if (!settled) return keep(address, size_bytes);
   return note_parts(address, size_bytes);
 }

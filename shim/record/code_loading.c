@@ -45,7 +45,7 @@ static bool is_loaded(CUfunction function) {
 static void wait_for_operations(CUcontext context) {
   uint32_t word = 0; /* never changes: a sleep that is not a cancellation point */
   uint64_t seen = 0, seen_ns = 0, pending;
-  while ((pending = pump_progress_pending(context)) != 0 && !pump_dormant()) {
+  while ((pending = pump_progress_pending(context)) != 0 && !pump_reports_nothing()) {
     uint64_t now_ns = pump_now_ns();
     if (pending != seen) {
       seen = pending;

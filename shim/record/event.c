@@ -403,7 +403,7 @@ void pump_op_issued(struct pump_token token, struct pump_at at) {
 /* ---- other events --------------------------------------------------------- */
 
 void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
-  if (pump_dormant()) return;
+  if (pump_reports_nothing()) return;
   struct pump_extent whole = {.slot = info->slot,
                               .generation = info->generation,
                               .length_access = info->length_bytes << 2 | PUMP_ACCESS_WRITE};
@@ -417,7 +417,7 @@ void pump_event_range(uint32_t kind, const struct pump_range_info *info) {
 
 void pump_event_block(uint32_t kind, uint32_t slot, uint64_t offset_bytes,
                       uint64_t length_bytes) {
-  if (pump_dormant()) return;
+  if (pump_reports_nothing()) return;
   const struct pump_range *range = &pump_shm->ranges[slot];
   struct pump_extent blocks = {.slot = slot,
                                .generation = PUMP_LOAD(&range->generation),
@@ -460,7 +460,7 @@ static void push_of_stream(struct pump_event *head) {
 
 void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
                          uint64_t before_ns) {
-  if (PUMP_LIKELY(!pump_recording) || pump_dormant()) return;
+  if (PUMP_LIKELY(!pump_recording) || pump_reports_nothing()) return;
   struct pump_event head = {.seq = seq,
                             .time_ns = time_ns,
                             .kind = PUMP_EVENT_PROGRESS,
@@ -470,7 +470,7 @@ void pump_event_progress(uint32_t stream_index, uint64_t seq, uint64_t time_ns,
 }
 
 void pump_event_timed(uint32_t stream_index, uint64_t seq, uint64_t elapsed_ns) {
-  if (pump_dormant()) return;
+  if (pump_reports_nothing()) return;
   struct pump_event head = {.seq = seq,
                             .time_ns = pump_now_ns(),
                             .kind = PUMP_EVENT_TIMED,

@@ -1,13 +1,13 @@
 /* learner_branches.c - branch points, where the program did not continue as predicted.
  *
  * A branch point is named by the four operations before it. The continuation of
- * two of the last three passages is *usual*; any other one is a turn. A match that
- * predicts a turn needs a justification. Either it was right at the program's last turn
- * there, like a match that is one whole cycle back. Or the usual continuation has come
- * equally often in a row before both turns, for example five times if there are six
- * layers. Any other match merely points to a place where the program once turned, such as
- * a change of batch size. It is replaced by a match that agrees with it up to the branch
- * point and continues there as usual.
+ * two of the last three passages is *usual*; any other one is a detour. A match that
+ * predicts a detour needs a justification. Either it was right at the program's last
+ * detour there, like a match that is one whole cycle back. Or the usual continuation has
+ * come equally often in a row before both detours, for example five times if there are six
+ * layers. Any other match merely points to an earlier change, such as that of the batch
+ * size. It is replaced by a match that agrees with it up to the branch point and continues
+ * there as usual.
  */
 #include "learner_state.h"
 
@@ -56,7 +56,7 @@ static void came(struct pump_learner *l, struct branch_point *branch, uint64_t n
   learner_entry(l, number)->run = run_of(l, branch);
   bool differs = !is_alike(l, branch->came[0], number);
   branch->streak = differs ? 1 : branch->streak + 1;
-  if (differs) branch->turned = branch->came[0] == NEVER ? number : branch->came[0];
+  if (differs) branch->changed = branch->came[0] == NEVER ? number : branch->came[0];
   branch->came[2] = branch->came[1];
   branch->came[1] = branch->came[0];
   branch->came[0] = number;
@@ -83,12 +83,12 @@ void learner_branch_wrong(struct pump_learner *l, uint32_t name) {
 
 /* ---- trust ------------------------------------------------------------------------- */
 
-/* Returns whether the match justifies the turn to `number`. Either it was right at the
- * last turn here, or the same operation came equally often in a row before its turn and
- * now. */
+/* Returns whether the match justifies the detour to `number`. Either it was right at the
+ * last detour here, or the same operation came equally often in a row before its detour
+ * and now. */
 static bool knows_when(const struct pump_learner *l, const struct branch_point *branch,
                        uint64_t number) {
-  if (!branch->failed && l->match.from <= branch->turned) return true;
+  if (!branch->failed && l->match.from <= branch->changed) return true;
   uint64_t first = l->match.front;
   while (first < number && learner_entry(l, first)->before != branch->name) first++;
   uint16_t run = learner_entry(l, first)->run;

@@ -124,7 +124,7 @@ struct branch_point {
   bool failed;      /* the last prediction was wrong */
   uint32_t streak;  /* length of the current run of equal operations */
   uint64_t came[3]; /* numbers of the last operations there, newest first, or NEVER */
-  uint64_t turned;  /* last operation before the newest change */
+  uint64_t changed; /* last operation before the newest change */
 };
 
 /* A match that was compared at a branch point and kept: `common` operations before

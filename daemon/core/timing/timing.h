@@ -116,6 +116,10 @@ struct timing_own {
   uint64_t clean_ns[TIMING_SAMPLES];
 };
 
+/* A longer gap between two issues is a pause of the program: a thread keeps its core for
+ * longer than this [measured: 0057]. */
+#define TIMING_GAP_MOST_NS 500000
+
 /* Newest gaps between the issues of two operations, by their keys. */
 struct timing_pair {
   uint64_t key; /* 0: unused */

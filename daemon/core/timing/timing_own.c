@@ -14,8 +14,6 @@
  * [guessed]. */
 #define NEAR(ns) ((ns) + (ns) / 64)
 #define BEYOND(ns) ((ns) + (ns) / 16)
-/* A thread keeps its core for longer than this [measured: 0057]. */
-#define OWN_GAP_MOST_NS 500000u
 
 /* Finds an entry of a table with TIMING_KEYS entries, which begin with their keys; 0 marks
  * an unused one. Returns NULL if it is missing, or if too many keys collide. */
@@ -59,7 +57,7 @@ int64_t timing_own_gap(const struct pump_timing *timing, uint64_t key) {
       second_ns = gap_ns;
     }
   }
-  return second_ns <= OWN_GAP_MOST_NS ? (int64_t)second_ns : -1;
+  return second_ns <= TIMING_GAP_MOST_NS ? (int64_t)second_ns : -1;
 }
 
 static uint32_t sorted(const struct timing_own *own, uint64_t *values) {

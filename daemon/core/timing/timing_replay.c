@@ -24,8 +24,8 @@
 
 #include "timing.h"
 
-/* Average delay until a poll sees an end: half of PUMP_POLL_MAX_NS, and its slack
- * [derived]. */
+/* Average delay until a poll sees an end: half of its longest pause, 2 *
+ * PUMP_POLL_MIN_NS, and the slack [derived]. */
 #define POLLED_LATE_NS 60000
 /* Bounds of the usual delay between the last execution and the end of the wait for it, and
  * the least usual gap between two issues [guessed]. */
@@ -33,9 +33,8 @@
 #define DELAY_MOST_NS 200000u
 #define GAP_LEAST_NS 20000u
 /* With enough memory, all gaps between issues together are this much longer than the own
- * gaps, longer pauses left out [measured: 0057]. */
+ * gaps, pauses of the program left out [measured: 0057]. */
 #define USUAL_EXCESS_PERCENT 20
-#define SLOW_GAP_MOST_NS 500000
 /* Issues after one whose memory was absent, during which memory counts as moving
  * [measured: 0057]. */
 #define MOVING_OPERATIONS 256u
@@ -163,7 +162,7 @@ static int64_t slow_gap(const struct pump_timing *timing, struct timing_replay *
   if (r->moving == 0) return 0;
   r->moving--;
   int64_t longer_ns = gap_ns - own_ns;
-  if (own_ns < 0 || longer_ns > SLOW_GAP_MOST_NS || timing->neighbours != 0) return 0;
+  if (own_ns < 0 || longer_ns > TIMING_GAP_MOST_NS || timing->neighbours != 0) return 0;
   return larger(0, longer_ns - own_ns * USUAL_EXCESS_PERCENT / 100);
 }
 

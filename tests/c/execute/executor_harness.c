@@ -17,7 +17,7 @@
 struct pump_real pump_real;
 struct pump_present pump_present;
 bool pump_off;
-uint32_t pump_active;
+uint32_t pump_reporting;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 uint64_t pump_calls_seen;
 uint32_t pump_captures;

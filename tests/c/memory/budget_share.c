@@ -19,7 +19,7 @@ struct pump_real pump_real;
 struct pump_present pump_present;
 struct pump_shm *pump_shm;
 bool pump_off, pump_recording;
-uint32_t pump_active;
+uint32_t pump_reporting;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 pthread_mutex_t pump_range_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -234,13 +234,13 @@ static void a_device_that_fits_no_more_becomes_active(void) {
   struct pump_device *device = prepared("");
   allocate(100);
   CHECK(ask(device, 100 * BLOCK) == 100);
-  CHECK(device->device_state == PUMP_DEVICE_DORMANT && pump_active == 0);
+  CHECK(device->device_state == PUMP_DEVICE_DORMANT && pump_reporting == 0);
   CHECK(pump_device_adopt_budgets() == 0);
   CHECK(ask(device, 99 * BLOCK) == 99);
-  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_reporting == 1);
   CHECK(pump_device_adopt_budgets() == 1u << 2); /* it needs its executors */
   CHECK(ask(device, 900 * BLOCK) == 900);
-  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_active == 1);
+  CHECK(device->device_state == PUMP_DEVICE_ACTIVE && pump_reporting == 1);
 }
 
 /* Begins a drain with a budget that is too small. */

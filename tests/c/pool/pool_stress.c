@@ -109,7 +109,7 @@ struct pump_real pump_real;
 struct pump_present pump_present;
 struct pump_shm *pump_shm;
 bool pump_off, pump_recording;
-uint32_t pump_active = 1, pump_captures;
+uint32_t pump_reporting = 1, pump_captures;
 uint64_t pump_calls_seen;
 __thread uint32_t pump_reentry_depth __attribute__((tls_model("initial-exec")));
 static uint64_t admitted_bytes, limit_bytes = 96 * MIB, told_freed_bytes,

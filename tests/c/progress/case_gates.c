@@ -53,7 +53,7 @@ static CUstream yielding(void) {
   pump_real.cuMemHostRegister_v2 = fake_register;
   pump_real.cuMemHostGetDevicePointer_v2 = fake_device_pointer;
   pump_real.cuStreamWaitValue32_v2 = fake_wait;
-  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 1, __ATOMIC_RELEASE);
   PUMP_STORE(&pump_shm->header.next_seq, 100);
   PUMP_STORE(&pump_shm->devices[0].ready_seq, 99);
   pump_threads_start();
@@ -228,10 +228,10 @@ SCENARIO(no_gate_where_none_may_stand) {
   gate(stream); /* a gate would separate such launches */
   CHECK(PUMP_LOAD(&waits) == 1);
   CUstream another = fake_stream_create(((struct fake_stream *)(void *)stream)->context);
-  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 0, __ATOMIC_RELEASE);
   gate(another);
   CHECK(PUMP_LOAD(&waits) == 1);
-  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 1, __ATOMIC_RELEASE);
   gate(another);
   CHECK(PUMP_LOAD(&waits) == 2);
   PUMP_STORE(&wait_error, CUDA_ERROR_NOT_SUPPORTED);

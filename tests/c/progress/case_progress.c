@@ -160,7 +160,7 @@ SCENARIO(a_burst_that_meets_a_small_pool_is_marked_thinly_to_its_end) {
 
 SCENARIO(a_burst_of_a_full_launch_queue_is_marked_to_its_last_operation) {
   CUcontext context = begin();
-  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 1, __ATOMIC_RELEASE);
   CUstream stream = fake_stream_create(context);
   uint32_t index = pump_stream_index(stream, false);
   issue(stream, 1000000000); /* wakes the marker thread */
@@ -193,7 +193,7 @@ SCENARIO(nothing_is_recorded_on_a_capturing_stream) {
 static CUcontext begin_timed(void) {
   pump_real.cuEventElapsedTime = fake_event_elapsed;
   pump_present.cuEventElapsedTime = true;
-  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 1, __ATOMIC_RELEASE);
   CUcontext context = begin();
   EVENTUALLY(PUMP_LOAD(&pump_marker_pools[0].timed.tail) == PUMP_MARKERS_TIMED);
   return context;
@@ -423,7 +423,7 @@ static void *issue_one(void *unused) {
 /* Starts a thread that has issued during other jobs' turn, and now waits. */
 static pthread_t issue_in_a_hold(void) {
   issuing_context = begin();
-  __atomic_store_n(&pump_active, 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 1, __ATOMIC_RELEASE);
   shared_stream = fake_stream_create(issuing_context);
   uint32_t index = pump_stream_index(shared_stream, false);
   const uint32_t *held = &pump_shm->devices[0].held_threads;
@@ -476,7 +476,7 @@ SCENARIO(a_signal_ends_the_wait_for_the_jobs_turn) {
 
 SCENARIO(nothing_waits_for_a_turn_where_nothing_is_reported_any_more) {
   pthread_t thread = issue_in_a_hold();
-  __atomic_store_n(&pump_active, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&pump_reporting, 0, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
   CHECK(pump_hold_lasts(0));
   no_thread_waits();

@@ -148,10 +148,10 @@ static void memory_of_its_own_counts_as_device_memory(void) {
   CHECK(asked == 0);
   instantiate(EXEC, GRAPH(other(CU_GRAPH_NODE_TYPE_MEM_ALLOC), node));
   reserved_bytes = 5 * BLOCK;
-  pump_active = 0; /* dormant programs are counted too */
+  pump_reporting = 0; /* dormant programs are counted too */
   for (int i = 0; i < 3; i++) CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == 5 * (int64_t)BLOCK && asked == 1);
-  pump_active = 1;
+  pump_reporting = 1;
   reserved_bytes = 2 * BLOCK; /* what the driver keeps */
   CHECK(cuGraphExecDestroy(EXEC) == CUDA_SUCCESS);
   CHECK(told.plain_bytes == 2 * (int64_t)BLOCK && asked == 2);
@@ -162,7 +162,7 @@ static void an_event_that_a_graph_records_is_believed_no_more(void) {
   range(A, 1);
   struct node *node = other(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
   node->words[0] = 5 * 64;
-  pump_active = 0; /* dormant for a while */
+  pump_reporting = 0; /* dormant for a while */
   instantiate(EXEC, GRAPH(kernel(A, 0), child(GRAPH(node))));
   CHECK(told.event_distrusted == (CUevent)(5 * 64));
   CUevent second = (CUevent)(6 * 64), third = (CUevent)(7 * 64);
@@ -248,11 +248,11 @@ static void a_child_takes_the_place_of_another(void) {
 
 static void a_graph_that_was_made_ready_to_launch_while_all_fitted_is_known_later(void) {
   struct pump_range_info a = range(A, 1);
-  pump_active = 0;
+  pump_reporting = 0;
   instantiate(EXEC, GRAPH(kernel(A, 0)));
   CHECK(cuGraphLaunch(EXEC, STREAM) == CUDA_SUCCESS && !next_of_any_kind());
   CHECK(pump_shm->shim_counters.graphs_unknown == 0);
-  pump_active = 1;
+  pump_reporting = 1;
   launch_graph(1);
   next_is(PUMP_EVENT_KERNEL, 1, 1);
   CHECK(uses_at(0, &a, 0));

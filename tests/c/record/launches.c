@@ -354,11 +354,11 @@ static void a_launch_is_timed_when_it_is_due_and_may_be(void) {
   cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
   CHECK(!next_event() && told.timed == 3 && told.timed_back == back + 1);
   driver.answer = CUDA_SUCCESS;
-  pump_active = 0;
+  pump_reporting = 0;
   pump_timed_countdown = 0;
   cuLaunchKernel(KERNEL, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
   CHECK(told.timed == 3 && pump_timed_countdown == 0); /* dormant: not even counted */
-  pump_active = 1;
+  pump_reporting = 1;
 }
 
 /* Each launch is reported on its own stream, and the thread's context stays current. */
@@ -381,10 +381,10 @@ static void a_launch_on_several_devices_is_reported_once_for_each_in_its_context
 }
 
 static void a_dormant_or_guarded_thread_reports_nothing(void) {
-  pump_active = 0;
+  pump_reporting = 0;
   launch(NULL, NULL);
   cuStreamSynchronize(NULL);
-  pump_active = 1;
+  pump_reporting = 1;
   pump_enter();
   launch(NULL, NULL);
   cuMemcpyDtoH_v2(NULL, 0, 0);

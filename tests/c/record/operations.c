@@ -201,7 +201,8 @@ static void an_event_of_two_processes_is_known_as_such_until_it_is_destroyed(voi
   CUipcEventHandle handle = {"\x09"};
   CUevent opened;
   pump_real.cuIpcOpenEventHandle = open_event;
-  for (pump_active = 0; pump_active < 2; pump_active++) { /* dormant, then active */
+  for (pump_reporting = 0; pump_reporting < 2;
+       pump_reporting++) { /* dormant, then active */
     CHECK(cuIpcGetEventHandle(&handle, (CUevent)5) == CUDA_SUCCESS);
     CHECK(told.event_distrusted == (CUevent)5);
     driver.answer = CUDA_ERROR_INVALID_HANDLE;
@@ -265,7 +266,7 @@ static void converted_memory_takes_no_hints_as_device_memory_takes_none(void) {
   CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUstream stream = (CUstream)7;
   for (int active = 1; active >= 0; active--) {
-    PUMP_STORE(&pump_active, (uint32_t)active);
+    PUMP_STORE(&pump_reporting, (uint32_t)active);
     CHECK(cuMemPrefetchAsync_v2(a.base, BLOCK, location, 0, stream) ==
           CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemDiscardBatchAsync(addresses, lengths, 2, 0, stream) ==
@@ -286,7 +287,7 @@ static void progress_is_reported_to_a_recorder_alone(void) {
   CHECK(head.seq == 33 && head.time_ns == 99 && head.device == 2);
   CHECK(head.signature == 98); /* time of the last poll that found it incomplete */
   CHECK(pump_shm->header.next_seq == 1);
-  pump_active = 0;
+  pump_reporting = 0;
   pump_event_progress(7, 34, 99, 0);
   CHECK(!next_event());
 }

@@ -130,7 +130,7 @@ static void what_no_block_reaches_into_any_more_is_told_dead(void) {
   take_back(&a, 8 * MIB, 512);
   CHECK(dead_is(8 * MIB, 2 * MIB));
   CHECK(pump_shm->shim_counters.block_dead_bytes == 10 * MIB);
-  pump_active = 0; /* nothing has to move */
+  pump_reporting = 0; /* nothing has to move */
   hand_out(&a, 0, 2 * MIB);
   take_back(&a, 0, 2 * MIB);
   CHECK(pump_shm->shim_counters.block_dead_bytes == 10 * MIB);
@@ -222,14 +222,14 @@ static void a_kernel_of_a_graph_uses_blocks_that_were_freed(void) {
 /* While a program is dormant, reports are only stored; later all live blocks are known. */
 static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
   struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
-  pump_active = 0;
+  pump_reporting = 0;
   for (uint64_t i = 0; i < 16; i++) hand_out(&a, i * MIB, MIB);
   for (uint64_t i = 1; i < 16; i++) take_back(&a, i * MIB, MIB);
   hand_out(&a, MIB, 5 * MIB);
   hand_out(&b, 2 * MIB, 512);
   take_back(&b, 4 * MIB, 512); /* handed out before reports were followed */
   CHECK(events() == 33 && !pump_blocks_reported);
-  pump_active = 1;
+  pump_reporting = 1;
   pump_blocks_settle();
   pump_blocks_settle();
   CHECK(events() == 33 && pump_blocks_reported);
@@ -243,16 +243,16 @@ static void a_program_that_becomes_active_knows_the_blocks_that_live(void) {
  * large is processed early. */
 static void the_first_report_after_that_or_too_many_blocks_do_the_same(void) {
   struct pump_range_info a = range(BASE, 8), b = range(BASE + 64 * MIB, 8);
-  pump_active = 0;
+  pump_reporting = 0;
   hand_out(&a, 0, MIB);
-  pump_active = 1;
+  pump_reporting = 1;
   hand_out(&a, MIB, MIB);
   CHECK(reach(&a, 0) == MIB && reach(&a, MIB) == MIB && events() == 2);
   pump_blocks_reset();
-  pump_active = 0;
+  pump_reporting = 0;
   for (uint64_t i = 0; i < 16000; i++) hand_out(&b, i * 512, 512);
   CHECK(pump_blocks_reported && events() == 16002);
-  pump_active = 1;
+  pump_reporting = 1;
   for (uint64_t i = 0; i < 16000; i += 1000) CHECK(reach(&b, i * 512) == 512);
 }
 
@@ -272,10 +272,10 @@ static void what_does_not_fit_ends_it_in_a_dormant_program_too(void) {
     pump_range_reset();
     pump_blocks_reset();
     struct pump_range_info a = range(BASE, 8);
-    pump_active = 0;
+    pump_reporting = 0;
     hand_out(&a, 4 * MIB, MIB);
     pump_blocks_event(a.base + wrong[i].offset, wrong[i].bytes);
-    pump_active = 1;
+    pump_reporting = 1;
     pump_blocks_settle(); /* finds the bad report at the latest */
     CHECK(!pump_blocks_reported && reach(&a, 4 * MIB) == 0);
     hand_out(&a, 8 * MIB, MIB);
