@@ -4,8 +4,9 @@ DESIGN
   The input is the virtual GPU's events (gpu_events.py). With a recording of the same run, the input
   includes the blocks that pump expected each launch to touch (touched.py). The results:
 
-    `seconds`   The time from the first start to the last end of a kernel, in four parts. Kernels
-                compute, wait for faults, or wait for pages in flight, or no kernel runs.
+    `seconds`   The time from the first start to the last end of a kernel, in five parts. Kernels
+                compute, wait for faults, or wait for pages in flight. If none runs, the next one
+                is held (by a gate, an event or a copy) or has not been issued.
     `faults`    Each block that a kernel faults on has one cause, and a part of the wait. The wait
                 for a fault batch is divided evenly among the batch's blocks.
     `moved`     Bytes to the GPU, by fate: prefetched (used or not), or faulted.
@@ -34,9 +35,11 @@ from touched import Launches
 
 ISSUED_LATE_NS = 200_000
 """About the time from the issue to the arrival of a block that pump prefetches immediately."""
-PARTS = ("kernels", "faults", "arrivals", "idle")
+PARTS = ("kernels", "faults", "arrivals", "held", "idle")
 CAUSES = ("first touch", "unknown", "evicted", "issued late", "link is busy", "waits for room",
           "not asked")  # fmt: skip
+COUNTERS = ("fault_pages", "h2d_demand_bytes", "h2d_prefetch_bytes", "d2h_evict_bytes",
+            "d2h_prefetch_bytes")  # fmt: skip
 FATES = ("prefetched, used", "prefetched, not used", "faulted", "there already")
 
 
@@ -51,8 +54,8 @@ class Path:
     waits: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0.0))
     moved: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FATES, 0))
     evicted_bytes: float = 0
-    fault_pages: float = 0
-    """Faulted pages, from the driver's counters; follow() leaves it 0."""
+    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    """Counters of the GPU (lab/gpu/gpu_engine.h); follow() leaves them 0."""
 
     @property
     def total(self) -> float:
@@ -71,7 +74,7 @@ class Path:
             without(self.waits, other.waits),
             without(self.moved, other.moved),
             self.evicted_bytes - other.evicted_bytes,
-            self.fault_pages - other.fault_pages,
+            without(self.counters, other.counters),
         )
 
 
@@ -126,7 +129,7 @@ class _Follower:
         self._began: dict[int, int] = {}
         """Start times of running kernels, by ticket."""
         self._first_ns: int | None = None
-        self._last_ns: int | None = None
+        self._last_ns = 0
         self._batch: list[Move] = []
         """Faults since the last stall for faults."""
         self._causes: dict[tuple[int, int], str] = {}
@@ -142,8 +145,12 @@ class _Follower:
         launch = self._launches.get(event.ticket)
         if launch is None:
             return
+        if self._first_ns is None:
+            self._first_ns = event.time_ns
+        elif not self._began:
+            held_ns = event.time_ns - max(launch.issued_ns, self._last_ns)
+            self._path.seconds["held"] += max(0, held_ns) / 1e9
         self._began[event.ticket] = event.time_ns
-        self._first_ns = event.time_ns if self._first_ns is None else self._first_ns
         for block in launch.blocks:
             self._use(block)
 
@@ -192,7 +199,7 @@ class _Follower:
 
     def path(self) -> Path:
         """Returns the sums; call once, at the end."""
-        if self._first_ns is None or self._last_ns is None:
+        if self._first_ns is None or self._last_ns == 0:
             raise ValueError("no kernel ran to its end")
         self._path.moved["prefetched, not used"] += sum(self._unused.values())
         busy = sum(self._path.seconds.values())

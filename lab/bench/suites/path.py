@@ -15,15 +15,17 @@ DESIGN
     `path.seconds`     Live seconds; baseline: simulated. `room_s`, `simulated_room_s`: seconds with
                        enough memory, live and simulated.
     `path.time`        Live seconds by part; baseline: simulated.
-    `path.pages`       Faulted pages of 64 KiB; baseline: simulated.
+    `path.counters`    The GPU's counters of faulted pages (64 KiB) and moved bytes; baseline:
+                       simulated.
     `path.faults`      Faulted blocks by cause. `wait_s`: seconds that kernels waited for them.
     `path.moved`       Bytes to the GPU, by fate.
     `path.processor`   CPU seconds of each group of threads, in the whole longer live run.
                        `delay_s`: seconds that they waited for a CPU core. `per_gib`: CPU seconds
                        for each GiB moved in either direction.
 
-  --scale X multiplies the times of the profile by X, and divides its rates by X. --program is the
-  last option. Without --program, examples/train_mlp.py runs.
+  --scale X multiplies the times of the profile by X, and divides its rates by X. --loop NAME runs
+  one of LOOPS with PyTorch, by default with half of its memory. --program is the last option.
+  Without both, examples/train_mlp.py runs.
 """
 
 from __future__ import annotations
@@ -39,16 +41,28 @@ from typing import Any
 import gpu_events
 import touched
 from harness import ROOT, MeasurementError, Options, Row, child, host_kernels, virtual_facts
-from path_causes import Path, follow
+from path_causes import COUNTERS, Path, follow
 from suites.sim import written
 from thread_times import Sampler, Times
-from torch_runs import PROFILE, ROOM_BYTES
+from torch_runs import PROFILE, ROOM_BYTES, environment
 
 GIB = 1 << 30
 SECONDS_MAX = 280
 TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-every=0")
 IDLE_LEAST, HOST_LEAST = 0.05, 0.25
 """Least idle share of a run for a correction of host times, and the least factor."""
+EXAMPLE = ("--layers=24", "--width=1024", "--inner=4096", "--heads=16", "--json=/dev/null")
+FEEDER = "lab/bench/feeders/torch_loops.py"
+LOOPS = {
+    "gpt": (704, (FEEDER, "gpt")),
+    "vit": (1034, (FEEDER, "vit")),
+    "resnet": (525, (FEEDER, "resnet")),
+    "trainer": (688, (FEEDER, "trainer")),
+    "gnn": (642, (FEEDER, "gnn")),
+    "lora": (577, ("examples/pytorch/lora.py", *EXAMPLE)),
+    "tokens": (507, ("examples/pytorch/inference.py", *EXAMPLE)),
+}
+"""Loops with PyTorch: half of the memory that each reserves, in MiB, and its command."""
 GROUPS = {
     "pump-in": "executors to the GPU",
     "pump-out": "executors to the host",
@@ -72,11 +86,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Returns the options of the suite; exits with status 2 on a bad one."""
     parser = argparse.ArgumentParser(prog="scripts/bench path --")
     add = parser.add_argument
-    add("--memory", metavar="SIZE", default="512MiB", help="of the live GPU (default: %(default)s)")
+    add("--memory", metavar="SIZE", help="of the live GPU (default: 512MiB, or as --loop says)")
     add("--policy", default="window", help="(default: %(default)s)")
     add("--steps", nargs=2, type=int, metavar=("FEW", "MANY"), help="(default: 8 32)")
     add("--expect", action="store_true", help="record the live run, too")
     add("--virtual-set", action="append", default=[], metavar="KEY=VALUE")
+    add("--loop", choices=LOOPS, help="a training loop with PyTorch instead of --program")
     add("--scale", type=float, default=1.0, help="of the GPU's times (default: %(default)s)")
     add("--program", nargs=argparse.REMAINDER, metavar="COMMAND")
     chosen = parser.parse_args(arguments)
@@ -84,6 +99,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--program needs a word with {}, for the number of steps")
     if chosen.steps is not None and not 0 < chosen.steps[0] < chosen.steps[1]:
         parser.error("--steps needs two numbers, the smaller one first")
+    half_mib = LOOPS[chosen.loop][0] if chosen.loop else 512
+    chosen.memory = chosen.memory or f"{half_mib}MiB"
     return chosen
 
 
@@ -112,9 +129,17 @@ class Bench:
     def __init__(self, options: Options, chosen: argparse.Namespace, work: File) -> None:
         self._pump_run = options.tools.pump_run
         self._chosen = chosen
-        self._kernels = {} if chosen.program else {"PUMP_VIRTUAL_KERNELS": str(host_kernels())}
         train = [options.tools.python, str(ROOT / "examples" / "train_mlp.py"), *TRAIN]
-        self.program = chosen.program or [*train, "--no-hash", "--iterations={}"]
+        self._kernels = {}
+        if chosen.loop:
+            file, *words = LOOPS[chosen.loop][1]
+            python = str(environment(options))
+            self.program = [python, str(ROOT / file), *words, "--steps={}"]
+        elif chosen.program:
+            self.program = chosen.program
+        else:
+            self._kernels = {"PUMP_VIRTUAL_KERNELS": str(host_kernels())}
+            self.program = [*train, "--no-hash", "--iterations={}"]
         self._settings = settings_of(chosen)
         self._work = work
         self._count = 0
@@ -150,11 +175,12 @@ class Bench:
         driver = json.loads(report.read_text())
         if driver["violations"]:
             raise MeasurementError(f"the virtual driver saw {driver['violations_by_check']}")
-        path.fault_pages = driver["counters"]["fault_pages"]
+        path.counters = {key: driver["counters"][key] for key in COUNTERS}
         return Live(path, grouped(sampler.between(0.0, float("inf"))), trace)
 
     def simulated(self, trace: File, memory_bytes: int, host_scale: float) -> Path:
-        """Simulates a recording; returns seconds by part and faulted pages; other sums are 0."""
+        """Simulates a recording; returns seconds by part and counters; other sums are 0. Held
+        kernels count as idle: the simulator has no gates."""
         from pump_lab import profiles
         from pump_lab.sim import named_policies, recording
         from pump_lab.sim.simulation import Machine
@@ -171,13 +197,9 @@ class Bench:
         kernels, faults, arrivals = (
             counters[key] / 1e9 for key in ("compute_busy_ns", "stall_fault_ns", "stall_arrival_ns")
         )
-        found = Path(fault_pages=counters["fault_pages"])
-        found.seconds = {
-            "kernels": kernels,
-            "faults": faults,
-            "arrivals": arrivals,
-            "idle": outcome.seconds - kernels - faults - arrivals,
-        }
+        idle = outcome.seconds - kernels - faults - arrivals
+        found = Path(counters={key: counters[key] for key in COUNTERS})
+        found.seconds |= {"kernels": kernels, "faults": faults, "arrivals": arrivals, "idle": idle}
         return found
 
 
@@ -246,10 +268,11 @@ def rows(found: Mapping[str, Path], longer: Live, facts: Mapping[str, Any]) -> I
     )  # fmt: skip
     for part, seconds in live.seconds.items():
         yield Row("path.time", seconds, "s", simulated.seconds[part], case=part, **facts)
-    yield Row(
-        "path.pages", live.fault_pages, "pages", simulated.fault_pages,
-        ratio=live.fault_pages / simulated.fault_pages if simulated.fault_pages else None, **facts,
-    )  # fmt: skip
+    for name, count in live.counters.items():
+        baseline = simulated.counters[name]
+        ratio = count / baseline if baseline else None
+        unit = name.rsplit("_", 1)[-1]
+        yield Row("path.counters", count, unit, baseline, case=name, ratio=ratio, **facts)
     for cause, blocks in live.blocks.items():
         yield Row("path.faults", blocks, "blocks", case=cause, wait_s=live.waits[cause], **facts)
     for fate, moved_bytes in live.moved.items():

@@ -22,13 +22,13 @@ def some(found: dict[str, float]) -> dict[str, float]:
 
 def test_the_parts_add_up_from_the_first_start_to_the_last_end() -> None:
     found = path(
-        *("launch 1 0 add 5+1", f"launch 2 {MS} add 5+1"),
+        *("launch 1 0 add 5+1", f"launch 2 {8 * MS} add 5+1"),
         *(f"start 9 {MS}", f"start 1 {2 * MS}", f"end 9 {3 * MS}"),
         *(f"fault 5 {ALL} {2 * MS} {3 * MS}", f"stall 1 fault {2 * MS} {3 * MS}"),
         *(f"stall 1 arrival {4 * MS} {6 * MS}", f"end 1 {7 * MS}"),
         *(f"start 2 {10 * MS}", f"end 2 {11 * MS}", f"end 8 {90 * MS}"),
     )
-    parts = {"kernels": 0.003, "faults": 0.001, "arrivals": 0.002, "idle": 0.003}
+    parts = {"kernels": 0.003, "faults": 0.001, "arrivals": 0.002, "held": 0.002, "idle": 0.001}
     assert found.seconds == pytest.approx(parts)
     assert found.total == pytest.approx(0.009)
 
