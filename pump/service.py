@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pump import paths
+from pump.base import paths
 from pump.wire import request_reply
 from pump.wire import service as wire
 from pump.wire.server import UntrustedServerError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import quoted
 from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import whole_number
@@ -13,7 +14,6 @@ from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, VARIANTS, Comp
 from pump.measure.paired import in_rounds
 from pump.measure.progress import Progress
 from pump.measure.runs import Stop
-from pump.names import quoted
 from pump.report.words import many
 
 HELP = "time a command without pump and under each policy"

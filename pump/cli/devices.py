@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.support.lines import BadInputError
 
 DRIVER = "libcuda.so.1"

@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import one_line, quoted
 from pump.cli.support import repeated
 from pump.cli.support.lines import BadInputError, checked, save, say
 from pump.config.values import BadValueError, shown, whole_number
 from pump.measure.progress import Progress
 from pump.measure.runs import Ran, Stop
 from pump.measure.search import Search
-from pump.names import one_line, quoted
 from pump.report.words import many
 
 HELP = "find the largest batch size, or other number in a command, at a given speed"

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pump.base.names import quoted
 from pump.config.settings import DEFAULTS, JOB, JobConfig, Layer, variable
 from pump.config.values import BadValueError, closest
-from pump.names import quoted
 
 ADMINISTRATORS_FILE = "/etc/pump/config.toml"
 FOLDER_FILE = "pump.toml"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pump.base.paths import SOCKET_PATH_BYTES_MAX
 from pump.config.values import BadValueError, whole_number
-from pump.paths import SOCKET_PATH_BYTES_MAX
 
 WEIGHT_MAX = 1000
 

@@ -13,8 +13,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from pump import folders, inputs, outputs
-from pump.names import quoted
+from pump.base import folders, inputs, outputs
+from pump.base.names import quoted
 
 STORE_BYTES_MAX = 1 << 20
 PATHS_MAX = 1000

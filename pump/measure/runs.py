@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from pump.names import one_line
+from pump.base.names import one_line
 
 TIMEOUT_S = 10.0
 """Time between the signal that ends a command and SIGKILL."""

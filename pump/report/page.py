@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pump
-from pump.names import readable_kernel
+from pump.base.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series

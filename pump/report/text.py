@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from pump.names import readable_kernel
+from pump.base.names import readable_kernel
 from pump.report.advice import advise, time_lost, waited_for_turns
 from pump.report.words import command, memory, percent, plain, seconds, size
 

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from pump import inputs, outputs
-from pump.nvml import gpu_uuid
+from pump.base import inputs, outputs
+from pump.base.nvml import gpu_uuid
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec

@@ -1,11 +1,11 @@
 """Manages the paths and locks of a recording, during and after writing. Reads no contents.
 
 DESIGN
-  A recording to FILE is written to a draft next to it, FILE.part-XXXXXXXX (pump/outputs.py), which
-  is renamed to FILE when it ends. Until then the writer holds a lock on both. The lock on the draft
-  shows readers that the recording is still being written, and that its writer was not killed. The
-  lock on FILE, which is created empty if it does not exist, keeps two jobs from recording to one
-  file. The draft of a killed writer keeps its name, and can be read.
+  A recording to FILE is written to a draft next to it, FILE.part-XXXXXXXX (pump/base/outputs.py),
+  which is renamed to FILE when it ends. Until then the writer holds a lock on both. The lock on the
+  draft shows readers that the recording is still being written, and that its writer was not killed.
+  The lock on FILE, which is created empty if it does not exist, keeps two jobs from recording to
+  one file. The draft of a killed writer keeps its name, and can be read.
 
   A folder is opened once, and all calls use its descriptor. So a writer is not redirected if the
   folder is moved, or if a link takes its place.
@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 
-from pump import inputs, outputs
+from pump.base import inputs, outputs
 
 PARTS_MAX = 10_000
 """Most names of a folder that are searched for drafts."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from pump.processes import start_time
+from pump.base.processes import start_time
 
 POLL_INTERVAL_S = 1.0
 

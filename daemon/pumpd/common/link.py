@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pump import paths
+from pump.base import paths
 
 ABI_MAGIC = 0x314D4853504D5550
 ACCEPTS_AT_ONCE = 16

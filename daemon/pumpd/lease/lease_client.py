@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pump.processes import start_time
+from pump.base.processes import start_time
 from pump.wire import control, server
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError

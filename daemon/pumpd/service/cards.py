@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from pump import nvml, paths
+from pump.base import nvml, paths
 
 ASK_S = 3.0
 ANSWER_S = 10.0

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from pump.base.names import quoted
 from pump.model.client import ClientModel
 from pump.model.event_log import Keys
-from pump.names import quoted
 from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 
 log = logging.getLogger("pumpd.worker")

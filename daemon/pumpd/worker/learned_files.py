@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pump import folders, inputs, outputs
+from pump.base import folders, inputs, outputs
 from pump.model.event_log import ACCESS, STEP, EventLog, Keys
 from pump.wire.abi import lib
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pump
-from pump.names import quoted
+from pump.base.names import quoted
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec

@@ -9,7 +9,7 @@ import warnings
 
 import psutil
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 

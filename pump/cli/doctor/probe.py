@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from pump import paths
+from pump.base import paths
 from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 

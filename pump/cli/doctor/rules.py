@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.cli.support import command, enabling
 from pump.cli.support.lines import BadInputError

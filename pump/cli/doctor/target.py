@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.doctor.finding import OK, Finding, ok, problem, warning
 from pump.cli.doctor.starters import Started, started
 from pump.cli.support import command

@@ -11,9 +11,9 @@ import os
 import site
 import sys
 
-from pump import folders, inputs, outputs
+from pump.base import folders, inputs, outputs
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError
-from pump.names import quoted
 
 HELP = "install or remove completions for bash or zsh"
 EXAMPLES = ("pump install completion", "pump install completion zsh")

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from pump import outputs
+from pump.base import outputs
+from pump.base.names import quoted
 from pump.cli.metrics.answers import Server, listen
 from pump.cli.metrics.families import Families
 from pump.cli.support import live
 from pump.cli.support.lines import BadInputError, checked, say
 from pump.config import service_checks
-from pump.names import quoted
 
 HELP = "report running jobs to Prometheus: textfile, unix socket or TCP"
 EXAMPLES = (

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from pump import paths
+from pump.base import paths
 
 REQUEST_S = 5.0
 REQUEST_BYTES = 8192

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import Metric
 
+from pump.base.nvml import Identity, gpu_uuid
 from pump.cli.support import live
 from pump.control import ClientState
-from pump.nvml import Identity, gpu_uuid
 from pump.service import JobState
 
 GPUS_MOST = 16

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.support import service_files
 
 HELP = "remove these units"

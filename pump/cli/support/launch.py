@@ -28,11 +28,11 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pump import paths
+from pump.base import paths
+from pump.base.names import of_job
 from pump.cli.support import environment
 from pump.cli.support.lines import say
 from pump.config.settings import JobConfig
-from pump.names import of_job
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3

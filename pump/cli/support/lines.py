@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from pump.base.names import one_line, quoted
 from pump.config.values import BadValueError, nearest
-from pump.names import one_line, quoted
 
 if TYPE_CHECKING:
-    from pump.outputs import Kind
+    from pump.base.outputs import Kind
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ def save(
 ) -> None:
     """Writes a result to the file at `path` (sources, mode: as in outputs.write). option: the
     option that names the file, for messages. Raises BadInputError with status 1."""
-    from pump import outputs  # pump-run does not need it
+    from pump.base import outputs  # pump-run does not need it
 
     try:
         outputs.write(path, text, kind, mode, sources)

@@ -13,15 +13,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pump import nvml
+from pump.base import nvml
+from pump.base.names import one_line
+from pump.base.nvml import Card, Identity
+from pump.base.processes import age_s
 from pump.cli import jobs
 from pump.cli.support import registered
 from pump.cli.support.lines import checked
 from pump.config.values import seconds
 from pump.control import ClientState, Control, DeviceState
-from pump.names import one_line
-from pump.nvml import Card, Identity
-from pump.processes import age_s
 from pump.service import JobState
 
 INTERVAL_MOST_S = 3600

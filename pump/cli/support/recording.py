@@ -8,10 +8,10 @@ import os
 import time
 from collections.abc import Mapping
 
-from pump import outputs
+from pump.base import outputs
+from pump.base.names import escaped, quoted
 from pump.cli.support.lines import BadInputError
 from pump.config.settings import JobConfig
-from pump.names import escaped, quoted
 from pump.trace import place
 
 COMMAND_CHARACTERS_MAX = 32768

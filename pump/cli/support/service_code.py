@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from pump import inputs, trust
+from pump.base import inputs, trust
 from pump.cli.support.lines import BadInputError
 
 REMEDY = (

@@ -12,7 +12,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
-from pump import folders, inputs, outputs, paths
+from pump.base import folders, inputs, outputs, paths
 from pump.cli.support.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 

@@ -16,14 +16,14 @@ import time
 
 from rich.text import Text
 
-from pump import schemas
+from pump.base import schemas
+from pump.base.console import Columns, console
 from pump.cli.support import live
 from pump.cli.top.overview import Page, host, page
 from pump.cli.top.screen import EndedError, Screen
 from pump.cli.top.table import Context, History
 from pump.cli.top.text import ASCII_SPARKS, SPARKS
 from pump.cli.top.view import View
-from pump.console import Columns, console
 
 HELP = "watch GPUs and jobs live"
 EXAMPLES = ("pump top", "pump top --once")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from rich.text import Text
 
+from pump.base.processes import age_s
 from pump.cli.support import live
 from pump.cli.support.listed import time_of
 from pump.cli.top.overview import INDENT, Page, gpu_lines, title
 from pump.cli.top.table import causes, hit, key_of, lost, state, waits
 from pump.cli.top.text import line, sparkline
 from pump.control import DeviceState
-from pump.processes import age_s
 from pump.report.words import many, seconds, share, size
 
 LABEL = 13

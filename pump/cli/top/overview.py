@@ -10,11 +10,11 @@ from typing import NamedTuple
 import psutil
 from rich.text import Text
 
+from pump.base.console import Columns
+from pump.base.nvml import Card, gpu_uuid
 from pump.cli.support import listed, live
 from pump.cli.top.table import Context, Key, key_of, table, waits
 from pump.cli.top.text import cut, line, sparkline
-from pump.console import Columns
-from pump.nvml import Card, gpu_uuid
 from pump.report.words import many, size
 
 BAR_LEAST, BAR_MOST = 10, 40

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 
 from rich.console import RenderableType
 
-from pump.console import console
+from pump.base.console import console
 
 WRAP, NO_WRAP = "\x1b[?7h", "\x1b[?7l"
 """Sequences that switch wrapping at the right margin on and off (DECAWM)."""

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from pump.base.console import Columns
+from pump.base.nvml import Identity
+from pump.base.processes import age_s
 from pump.cli.support import live
 from pump.cli.support.listed import time_of, user
 from pump.cli.top.text import SPARKS, cut, line, sparkline
-from pump.console import Columns
-from pump.nvml import Identity
-from pump.processes import age_s
 from pump.report.words import seconds, share, size
 
 LOOKS_KEPT = 240

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 from pump_lab.paths import library
 
 BIN = Path(sys.executable).parent
@@ -202,4 +202,4 @@ def test_pump_starts_no_interpreter_but_by_the_one_way() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if starts.search(path.read_text())
     }
-    assert found == {"pump/paths.py"}
+    assert found == {"pump/base/paths.py"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_nvml import NVML
 
-from pump import console, nvml
+from pump.base import console, nvml
 from pump.cli import top
 from pump.cli.jobs import Job
 from pump.cli.support import live

@@ -20,7 +20,7 @@ import pytest
 from other_users import ATTACKER, VICTIM, as_user, needs_root, serving
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 from pump.cli.support import launch
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError

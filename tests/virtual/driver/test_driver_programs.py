@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from virtual_driver import GIB, MIB, needs_bindings_of_13, profile, run
 
-from pump import nvml
+from pump.base import nvml
 
 pytest.importorskip("cuda.bindings.nvrtc")
 

@@ -14,11 +14,11 @@ from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from pump.base.nvml import Identity
 from pump.cli.jobs import Job
 from pump.cli.metrics.families import GPUS_MOST, METRICS, OTHER, SERIES_MOST, UNNAMED_MOST, Families
 from pump.cli.support import live
 from pump.control import ClientState, DeviceState
-from pump.nvml import Identity
 from pump.service import JobState
 from pump.wire.service import GpuLease
 

@@ -13,6 +13,8 @@ from places import DOCS
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 
+from pump.base.console import STYLES, console
+from pump.base.nvml import Card, Identity, gpu_uuid
 from pump.cli.jobs import Job
 from pump.cli.support import live
 from pump.cli.support.listed import user
@@ -20,9 +22,7 @@ from pump.cli.top import parts, table
 from pump.cli.top.screen import parsed
 from pump.cli.top.text import ASCII_SPARKS, cut, line, sparkline
 from pump.cli.top.view import HELP, View
-from pump.console import STYLES, console
 from pump.control import ClientState, DeviceState
-from pump.nvml import Card, Identity, gpu_uuid
 from pump.service import JobState
 
 MIB = 1 << 20

@@ -2,7 +2,7 @@
 
 A process with root's rights may run with another user's HOME (sudo -E, su -m, a container's
 entry point). Without these checks, that user's links could make root overwrite any file.
-Standard library only. Private folders for sockets: pump/paths.py.
+Standard library only. Private folders for sockets: paths.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import errno
 import os
 import stat
 
-from pump import trust
-from pump.names import quoted
+from pump.base import trust
+from pump.base.names import quoted
 
 
 class ForeignError(PermissionError):

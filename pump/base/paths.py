@@ -14,12 +14,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import pump
-from pump import trust
+from pump.base import trust
 
 if TYPE_CHECKING:  # slow to import
     import socket
-    from types import ModuleType
 
 # struct sockaddr_un holds 108 bytes, including the terminating zero (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
@@ -73,17 +71,17 @@ class UnsafeDirectoryError(Exception):
     """The runtime directory cannot be trusted or created; the text gives the reason."""
 
 
-def library(name: str, package: ModuleType = pump) -> str:
-    """Returns the absolute path of a file below a package's _lib, such as "libpump.so".
+def library(name: str, package: str = "pump") -> str:
+    """Returns the absolute path of a file below an imported package's _lib, such as "libpump.so".
 
     PUMP_LIB_DIR, for developers of pump, replaces the installed pump/_lib; folders of other
     packages are then expected next to that pump folder. An editable installation has two folders
     called pump, and both are searched. Raises MissingFileError.
     """
-    folders = [os.path.join(p, "_lib") for p in package.__path__]
+    folders = [os.path.join(p, "_lib") for p in sys.modules[package].__path__]
     if override := os.environ.get("PUMP_LIB_DIR"):
         build = os.path.dirname(os.path.dirname(os.path.abspath(override)))
-        folders = [override if package is pump else f"{build}/{package.__name__}/_lib"]
+        folders = [override if package == "pump" else f"{build}/{package}/_lib"]
     for folder in folders:
         path = os.path.abspath(os.path.join(folder, name))
         if os.path.isfile(path):
@@ -93,7 +91,8 @@ def library(name: str, package: ModuleType = pump) -> str:
 
 def isolated(*words: str) -> list[str]:
     """Returns the command that runs a part of pump in its own interpreter (pump/start.py)."""
-    start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    start = os.path.join(package, "start.py")
     return [sys.executable, "-E", "-P", "-S", start, *words]
 
 

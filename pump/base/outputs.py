@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
-from pump.names import quoted
+from pump.base.names import quoted
 
 MODE = 0o666
 """Mode of a file that is not made from other files, before the umask."""
