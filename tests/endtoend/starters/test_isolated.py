@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+import pump
 from pump.base import paths
 from pump_lab.paths import library
 
@@ -147,7 +148,7 @@ def test_pump_is_found_by_pythonpath_where_it_is_no_package_of_the_interpreter(
     tmp_path: Path,
 ) -> None:
     """Modules of clusters set it this way; other files in the folder hide no module."""
-    place = Path(paths.__file__).parents[1]
+    place = Path(pump.__file__).parents[1]
     (tmp_path / "json.py").write_text(LEAVES)
     start = tmp_path / "bin" / "pump-start"
     start.parent.mkdir()
