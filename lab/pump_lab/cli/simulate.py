@@ -13,7 +13,6 @@ from pump.cli.support.lines import BadInputError, Once, save
 from pump.config.settings import DEFAULTS
 from pump.config.values import BadValueError, parse_size
 from pump.measure.progress import Progress
-from pump.model.bounds import with_reserve
 from pump_lab.cli import device_profiles
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def _case(asked: argparse.Namespace) -> Case:
     from pump_lab import profiles
     from pump_lab.sim import recording, tensors, wakeups
     from pump_lab.sim.program import touches_allowed
-    from pump_lab.sim.report import Case
+    from pump_lab.sim.report import Case, with_reserve
     from pump_lab.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
