@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from pump.base import outputs, schemas
-from pump.base.names import quoted
 from pump.cli.support import repeated
-from pump.cli.support.lines import BadInputError, checked, save, say
+from pump.cli.support.lines import BadInputError, checked, save, say, writing
 from pump.config.values import whole_number
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, VARIANTS, Comparison, Variant
@@ -73,13 +72,9 @@ def _check(asked: argparse.Namespace) -> None:
     if asked.json == "-" and asked.markdown == "-":
         raise BadInputError("--json and --markdown cannot both go to standard output")
     for option, name, kind in _outputs(asked):
-        try:
-            if name != "-":
+        if name != "-":
+            with writing(name, option):
                 outputs.may_replace(name, kind)
-        except OSError as error:
-            raise BadInputError(
-                f"{option}: cannot write to {quoted(name)}: {error.strerror}"
-            ) from None
 
 
 def _outputs(asked: argparse.Namespace) -> list[tuple[str, str, outputs.Kind]]:

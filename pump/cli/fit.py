@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from pump.base import outputs, schemas
 from pump.base.names import one_line, quoted
 from pump.cli.support import repeated
-from pump.cli.support.lines import BadInputError, checked, save, say
+from pump.cli.support.lines import BadInputError, checked, save, say, writing
 from pump.config.values import BadValueError, shown, whole_number
 from pump.measure.progress import Progress
 from pump.measure.runs import Ran, Stop
@@ -86,12 +86,8 @@ def run(asked: argparse.Namespace) -> int:
     """Returns status 0, or 128 + N after signal N. Raises BadInputError, with status 1 if the
     smallest number does not work."""
     if asked.json and asked.json != "-":
-        try:
+        with writing(asked.json, "--json"):
             outputs.may_replace(asked.json, outputs.FITTED)
-        except OSError as error:
-            raise BadInputError(
-                f"--json: cannot write to {quoted(asked.json)}: {error.strerror}"
-            ) from None
     session = repeated.Repeated(asked)
     least, template = _template(session.command, asked.number, getattr(asked, "from"))
     most = asked.to or least * TIMES_LEAST

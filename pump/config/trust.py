@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from pump.base import folders, inputs, outputs
+from pump.base import folders, inputs, outputs, paths
 from pump.base.names import quoted
 
 STORE_BYTES_MAX = 1 << 20
@@ -29,15 +29,12 @@ class TrustError(Exception):
 def store_path(environ: Mapping[str, str]) -> str:
     """Returns the path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
     Raises TrustError if the environment names no home."""
-    base = environ.get("XDG_STATE_HOME", "")
-    if not base.startswith("/"):
-        home = environ.get("HOME", "")
-        if not home.startswith("/"):
-            raise TrustError(
-                "HOME is not set, so pump has no place for the list of trusted files; set HOME"
-            )
-        base = os.path.join(home, ".local", "state")
-    return os.path.join(base, "pump", "trusted.json")
+    path = paths.users_path(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
+    if not path:
+        raise TrustError(
+            "HOME is not set, so pump has no place for the list of trusted files; set HOME"
+        )
+    return path
 
 
 def digest(content: bytes) -> str:

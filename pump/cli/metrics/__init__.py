@@ -23,7 +23,7 @@ from pump.base.names import quoted
 from pump.cli.metrics.answers import Server, listen
 from pump.cli.metrics.families import Families
 from pump.cli.support import live
-from pump.cli.support.lines import BadInputError, checked, say
+from pump.cli.support.lines import BadInputError, checked, say, writing
 from pump.config import service_checks
 
 HELP = "report running jobs to Prometheus: textfile, unix socket or TCP"
@@ -115,10 +115,6 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 
 def write(path: str, content: str) -> None:
     """Replaces the textfile at `path` atomically. Raises BadInputError."""
-    try:
+    with writing(path, "--textfile"):
         outputs.look(path, outputs.METRICS)  # also refuses a pipe or /dev/null
         outputs.write(path, content, outputs.METRICS)
-    except OSError as error:
-        raise BadInputError(
-            f"--textfile: cannot write to {quoted(path)}: {error.strerror}"
-        ) from None

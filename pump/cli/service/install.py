@@ -43,11 +43,11 @@ def run(asked: argparse.Namespace) -> int:
         for file in service_files.files_of(user=asked.user, packaged=asked.packaged)
     }
     for file in texts:
-        path = service_files.place(file, asked.root)
+        path = service_files.below(asked.root, file.path)
         if not file.keep and os.path.lexists(path) and not service_files.is_ours(path):
             raise BadInputError(f"{path} already exists, but pump did not write it; move it away")
     for file, text in texts.items():
-        path = service_files.place(file, asked.root)
+        path = service_files.below(asked.root, file.path)
         if file.keep and os.path.lexists(path):
             print(f"kept     {path}")
             continue

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pump.base.names import one_line, quoted
@@ -123,11 +123,20 @@ def save(
     option that names the file, for messages. Raises BadInputError with status 1."""
     from pump.base import outputs  # pump-run does not need it
 
-    try:
+    with writing(path, option, 1):
         outputs.write(path, text, kind, mode, sources)
+
+
+@contextlib.contextmanager
+def writing(path: str, option: str, status: int = 2) -> Iterator[None]:
+    """Turns an OSError of the block, which writes to `path`, into BadInputError. option: as in
+    `save`."""
+    try:
+        yield
     except OSError as error:
         what = f"{option}: " if option else ""
-        raise BadInputError(f"{what}cannot write to {quoted(path)}: {error.strerror}", 1) from None
+        text = f"{what}cannot write to {quoted(path)}: {error.strerror}"
+        raise BadInputError(text, status) from None
 
 
 def say(program: str, text: str) -> None:
