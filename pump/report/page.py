@@ -246,7 +246,9 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
     if len(xs) > 1:
         most = svg.crest([value for one in both for value in one.values])
         ticks = svg.byte_steps(max(1.0, most))
-        drawn = svg.lines("transfers", xs, both, words=_bytes_a_second, x=x, y_steps=ticks)
+        drawn = svg.lines(
+            "transfers", xs, both, words=lambda value: f"{size(value)}/s", x=x, y_steps=ticks
+        )
         parts += [f"<h2>Transfers{everywhere}</h2>", _plot(drawn)]
         parts.append(_legend((one.name, one.colour) for one in both))
     if len(executed) > 1:
@@ -257,10 +259,6 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
         )
         parts += [f"<h2>Operations executed{everywhere}</h2>", _plot(drawn)]
     return parts
-
-
-def _bytes_a_second(value: float) -> str:
-    return f"{size(value)}/s"
 
 
 def _kernels(report: dict[str, Any]) -> list[str]:

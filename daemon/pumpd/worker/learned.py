@@ -19,7 +19,6 @@ from typing import Final
 
 from pump.base.names import quoted
 from pump.model.client import ClientModel
-from pump.model.event_log import Keys
 from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 
 log = logging.getLogger("pumpd.worker")
@@ -94,16 +93,13 @@ class Learned:
             log.info("loaded %d operations of an earlier run", found.operations)
             return
 
-    def _is_known(self, keys: Keys) -> bool:
-        return _share(frozenset(keys.tolist()), self._known) >= ALIKE
-
     def _keep(self, folder: Folder) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
         name, recalled = name_of(sketch(keys)), self._recalled
         again = recalled is not None and recalled.name == name
         longer = recalled is not None and recalled.operations > len(keys)
-        if again and longer and self._is_known(keys):
+        if again and longer and _share(frozenset(keys.tolist()), self._known) >= ALIKE:
             folder.touch(name)  # this run was only cut short: keep the longer one
             return
         folder.write(name, encode(event_log))

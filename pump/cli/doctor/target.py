@@ -44,7 +44,8 @@ def _command(asked: Started, starters: int) -> Finding:
         return problem("command", str(error), "name an executable program")
     name = os.path.basename(path)
     if name in ELSEWHERE:
-        remedy = f"start pump-run inside it: {name} ... pump-run {_rest(words)}"
+        rest = shlex.join(words[-2:]) if len(words) > 1 else "command"
+        remedy = f"start pump-run inside it: {name} ... pump-run {rest}"
         return problem("command", f"{name} does not pass on its environment", remedy)
     found = _file(os.path.realpath(path), environ, SCRIPTS_MOST)
     for inner in started(words, environ) if starters else ():
@@ -52,10 +53,6 @@ def _command(asked: Started, starters: int) -> Finding:
             break
         found = _command(inner, starters - 1)
     return found
-
-
-def _rest(words: Sequence[str]) -> str:
-    return shlex.join(words[-2:]) if len(words) > 1 else "command"
 
 
 def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
