@@ -65,7 +65,7 @@ class ServiceClient(request_reply.Client):
         except UntrustedServerError as error:
             raise UntrustedServiceError(f"{path}: not a trusted service: {error}") from None
         except TimeoutError:
-            raise self._silent() from None
+            raise self._silent_error() from None
         except OSError as error:
             raise ServiceError(
                 f"{path}: cannot reach the service: {error.strerror or error}"
@@ -129,12 +129,12 @@ class ServiceClient(request_reply.Client):
             reason = "the service closed the connection"
         except TimeoutError:
             self.close()
-            raise self._silent() from None
+            raise self._silent_error() from None
         except OSError as error:
             reason = error.strerror or str(error)
         self.close()
         raise ServiceError(f"{self.path}: {reason}")
 
-    def _silent(self) -> SilentServiceError:
+    def _silent_error(self) -> SilentServiceError:
         reason = f"the service did not answer within {TIMEOUT_S:.0f} s; it may have stopped"
         return SilentServiceError(f"{self.path}: {reason}")

@@ -146,19 +146,19 @@ def lock(fd: int, wait_s: float = 0.0) -> bool:
     Waits at most wait_s seconds. Returns False if another process still holds the lock; True also
     on a file system without locks (NO_LOCKS). Raises OSError if the lock fails otherwise.
     """
-    return _within(wait_s, lambda: _take(fd, fcntl.LOCK_EX))
+    return _wait_until(wait_s, lambda: _try_lock(fd, fcntl.LOCK_EX))
 
 
 def is_free(fd: int, wait_s: float = 0.0) -> bool:
     """Returns whether no process is known to hold a file's lock. Waits at most wait_s seconds."""
     with contextlib.suppress(OSError):
-        if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
+        if not _wait_until(wait_s, lambda: _try_lock(fd, fcntl.LOCK_SH)):
             return False
         fcntl.flock(fd, fcntl.LOCK_UN)
     return True
 
 
-def _take(fd: int, kind: int) -> bool:
+def _try_lock(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -169,7 +169,7 @@ def _take(fd: int, kind: int) -> bool:
     return True
 
 
-def _within(wait_s: float, done: Callable[[], bool]) -> bool:
+def _wait_until(wait_s: float, done: Callable[[], bool]) -> bool:
     until_s = time.monotonic() + wait_s
     while not done():
         if time.monotonic() >= until_s:

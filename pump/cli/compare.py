@@ -92,7 +92,7 @@ def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
         if variant.failure:
             continue
         with progress.step(f"{name}, round {turn + 1}") as said:
-            _one(session, variant, turn, stop)
+            _run_variant(session, variant, turn, stop)
             if stop.number:
                 said.append("ended early")
             elif variant.failure:
@@ -108,7 +108,7 @@ def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
                 return
 
 
-def _one(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
+def _run_variant(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
     """Runs a variant once, and stores the time or the failure in it."""
     plain = variant.name == PLAIN
     policy = None if plain else variant.name

@@ -163,11 +163,11 @@ def _search(
     number: int | None = search.fits
     while number is not None and len(tried) < asked.runs:
         with progress.step(str(number)) as said:
-            ran = session.once(str(number), _with(template, number), None, False, stop)
+            ran = session.once(str(number), _fill_in(template, number), None, False, stop)
             if stop.number:
                 said.append("ended early")
                 return tried
-            one = _tried(session, ran, number, asked, tried)
+            one = _try(session, ran, number, asked, tried)
             said.append(one.problem or f"{one.run_seconds:.3f} s")
         if not tried and one.problem:
             _refused(session, one, ran)
@@ -186,7 +186,7 @@ def _refused(session: repeated.Repeated, smallest: Tried, ran: Ran) -> NoReturn:
     session.broken(f"{text}: {ran.failure() or smallest.problem}", str(ran.log))
 
 
-def _tried(
+def _try(
     session: repeated.Repeated, ran: Ran, number: int, asked: argparse.Namespace, tried: list[Tried]
 ) -> Tried:
     failed = session.failed(ran)
@@ -211,7 +211,7 @@ def _largest(tried: list[Tried], speed: Speed) -> int:
     return max(one.number for one in tried if _unit_seconds(one) <= most)
 
 
-def _with(template: list[str], number: int) -> list[str]:
+def _fill_in(template: list[str], number: int) -> list[str]:
     return [word.replace(MARK, str(number)) for word in template]
 
 

@@ -178,7 +178,7 @@ class Turns:
         self._set_members(counted)
         wants = _wanted(ready, memory_bytes) > CROWDED * memory_bytes
         if wants:
-            self._bind(counted)
+            self._make_take_turns(counted)
         free = [one for one in counted if not (one.steady or one.user in self._bound)]
         waiting = {one.job: one for one in counted if one.steady or one.user in self._bound}
         self._free = free if wants else []
@@ -240,7 +240,7 @@ class Turns:
             user for user in self._bound if user in self._shares or self._users.knows(user)
         }
 
-    def _bind(self, counted: Sequence[Ready]) -> None:
+    def _make_take_turns(self, counted: Sequence[Ready]) -> None:
         """Makes users take turns whose part-time jobs have had too much time."""
         had = sorted((self._users.of(user), user) for user in {one.user for one in counted})
         for one in counted:
@@ -253,11 +253,11 @@ class Turns:
         have theirs first."""
         if self._leads is not None and self._leads.job in waiting and not self._is_over(waiting):
             self._leads = waiting[self._leads.job]
-            self._seat(memory_bytes, [waiting[job] for job in self._beside if job in waiting])
+            self._fill_turn(memory_bytes, [waiting[job] for job in self._beside if job in waiting])
             return
         order = sorted(waiting.values(), key=self._order)
         self._leads = order[0]
-        self._seat(memory_bytes, order[1:])
+        self._fill_turn(memory_bytes, order[1:])
         chosen = self._turn
         self._waits_s = min((self._users.of(one.user) for one in order if one.job not in chosen),
                             default=math.inf)  # fmt: skip
@@ -281,7 +281,7 @@ class Turns:
         urgent_s = -lacks_s if lacks_s >= LACKS_S else 0.0
         return urgent_s, *had_s, one.job in self._turn, one.job
 
-    def _seat(self, memory_bytes: int, order: Iterable[Ready]) -> None:
+    def _fill_turn(self, memory_bytes: int, order: Iterable[Ready]) -> None:
         """Lets the jobs of `order` that fit run alongside the job that has the turn."""
         assert self._leads is not None
         left = memory_bytes - (0 if self._leads.above else self._leads.wanted_bytes)

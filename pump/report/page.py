@@ -100,11 +100,11 @@ def page(report: dict[str, Any]) -> str:
         *_head(report),
         *_lost(report),
         "<h2>Why, and what to do</h2>",
-        *map(_card, advise(report)),
+        *map(_advice_card, advise(report)),
     ]
     devices, x = report["devices"], svg.time_axis(_until(report))
     for device in devices:
-        parts += _misses(device, x, _of_device(report, device))
+        parts += _misses(device, x, _gpu_suffix(report, device))
     for device in devices:
         parts += _places(device, x)
     if devices:
@@ -158,7 +158,7 @@ def _spans(work: float, maybe: float, lost: float) -> list[tuple[float, str, str
     ]
 
 
-def _card(item: Advice) -> str:
+def _advice_card(item: Advice) -> str:
     return (
         f'<div class="advice"><p>{_escape(item.found)}</p><p><b>{_escape(item.advice)}</b></p>'
         f'<div class="cmd"><code>{_escape(item.command)}</code>'
@@ -175,7 +175,7 @@ def _plot(drawn: str) -> str:
     return f'<div class="gutter">{drawn}</div>'
 
 
-def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
+def _gpu_suffix(report: dict[str, Any], device: dict[str, Any]) -> str:
     """Returns the GPU for a heading if there are several, else ""."""
     return f", GPU {device['device']}" if len(report["devices"]) > 1 else ""
 

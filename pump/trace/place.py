@@ -99,7 +99,7 @@ def claim(name: str, folder: int) -> int:
     try:
         outputs.check(os.fstat(fd), fd, outputs.RECORDING)
         lock(fd)
-        if not _is(fd, name, folder):  # another recording has just been published there
+        if not _is_same_file(fd, name, folder):  # another recording has just been published there
             raise OSError(errno.EBUSY, BUSY)
         return fd
     except OSError:
@@ -116,7 +116,7 @@ def lock(fd: int) -> None:
         raise OSError(errno.EBUSY, BUSY)
 
 
-def _is(fd: int, name: str, folder: int) -> bool:
+def _is_same_file(fd: int, name: str, folder: int) -> bool:
     try:
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -143,7 +143,7 @@ class Draft:
     def publish(self) -> None:
         """Renames the draft to the claimed file. Raises OSError, and changes nothing, if another
         file has replaced the claimed one."""
-        if not _is(self._claimed, self._name, self._folder):
+        if not _is_same_file(self._claimed, self._name, self._folder):
             raise OSError(errno.EEXIST, f"the file was replaced; the recording is in {self.part}")
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
@@ -152,7 +152,7 @@ class Draft:
         with its final name, if this draft created it."""
         with contextlib.suppress(OSError):
             os.unlink(self.part, dir_fd=self._folder)
-            if self._made and _is(self._claimed, self._name, self._folder):
+            if self._made and _is_same_file(self._claimed, self._name, self._folder):
                 os.unlink(self._name, dir_fd=self._folder)
         self.close()
 
@@ -185,7 +185,7 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
             if entry == word or len(word) != 8 or word.strip("0123456789abcdef"):
                 continue
             with contextlib.suppress(OSError):
-                found.append((*_look_at(entry, fd, owners), os.path.join(directory, entry)))
+                found.append((*_inspect_draft(entry, fd, owners), os.path.join(directory, entry)))
     except OSError:
         pass
     finally:
@@ -193,7 +193,7 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     return [(one, written) for _, written, one in sorted(found)]
 
 
-def _look_at(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
+def _inspect_draft(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
     """Returns when a draft was last written (ns), and whether a writer works on it. Raises OSError;
     EPERM for a draft of a user outside `owners`."""
     with inputs.opened(name, follow=False, folder=folder) as file:

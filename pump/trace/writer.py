@@ -127,23 +127,23 @@ class TraceWriter:
                     self._adders[group](given, chosen)
         self._add("kind", kind[good].astype(np.uint8))
         self.operations += int(np.count_nonzero(_IS_OPERATION[kind]))
-        self._count(int(np.count_nonzero(good)))
+        self._count_rows(int(np.count_nonzero(good)))
         bad = int(np.count_nonzero(~good & ~_PASSED_OVER[kind]))
         if bad:
             self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
 
     def device(self, time_ns: int, uuid: bytes, **facts: int) -> None:
         """Adds a device that is new or has changed. facts: the columns device_* of the format."""
-        self._one("kind", form.DEVICE)
-        self._one("device_time_ns", time_ns)
+        self._add_value("kind", form.DEVICE)
+        self._add_value("device_time_ns", time_ns)
         self._add("device_uuid", np.frombuffer(uuid, np.uint8))
         for name, value in facts.items():
-            self._one(f"device_{name}", value)
-        self._count(1)
+            self._add_value(f"device_{name}", value)
+        self._count_rows(1)
 
     def sample(self, sample: rec.Sample) -> None:
         """Adds a sample of the worker's model of a device."""
-        self._some(form.SAMPLE, "sample", [sample])
+        self._add_records(form.SAMPLE, "sample", [sample])
 
     def transfers(self, columns: Mapping[str, Column]) -> None:
         """Adds slices that have ended. columns: TRANSFER_COLUMNS, shape [n]."""
@@ -151,32 +151,32 @@ class TraceWriter:
         self._add("kind", np.full(count, form.TRANSFER, np.uint8))
         for name in TRANSFER_COLUMNS:
             self._add(f"transfer_{name}", columns[name])
-        self._count(count)
+        self._count_rows(count)
 
     def reads(self, reads: Sequence[rec.Read]) -> None:
         """Adds reads of the event ring, with their times."""
-        self._some(form.READ, "read", reads)
+        self._add_records(form.READ, "read", reads)
 
     def threads(self, groups: Sequence[rec.Threads]) -> None:
         """Adds the times of groups of threads."""
-        self._some(form.THREADS, "threads", groups)
+        self._add_records(form.THREADS, "threads", groups)
 
     def lost(self, time_ns: int, reason: int, count: int) -> None:
         """Records that `count` events are missing here. reason: LOST_* of format.py."""
-        self._one("kind", form.LOST)
-        self._one("lost_time_ns", time_ns)
-        self._one("lost_reason", reason)
-        self._one("lost_count", count)
-        self._count(1)
+        self._add_value("kind", form.LOST)
+        self._add_value("lost_time_ns", time_ns)
+        self._add_value("lost_reason", reason)
+        self._add_value("lost_count", count)
+        self._count_rows(1)
 
     def policy(self, time_ns: int, policy: str) -> None:
         """Records that the worker now uses this policy."""
         text = policy.encode()
-        self._one("kind", form.POLICY)
-        self._one("policy_time_ns", time_ns)
-        self._one("policy_bytes", len(text))
-        self._blob("policy_text", [text])
-        self._count(1)
+        self._add_value("kind", form.POLICY)
+        self._add_value("policy_time_ns", time_ns)
+        self._add_value("policy_bytes", len(text))
+        self._add_blob("policy_text", [text])
+        self._count_rows(1)
 
     def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
         """Adds all live ranges, read from the table. seq: of the newest operation.
@@ -184,18 +184,18 @@ class TraceWriter:
         ranges: RANGE_COLUMNS, shape [n].
         """
         count = len(ranges["slot"])
-        self._one("kind", form.RESYNC)
-        self._one("resync_time_ns", time_ns)
-        self._one("resync_seq", seq)
-        self._one("resync_ranges", count)
-        self._count(1)
+        self._add_value("kind", form.RESYNC)
+        self._add_value("resync_time_ns", time_ns)
+        self._add_value("resync_seq", seq)
+        self._add_value("resync_ranges", count)
+        self._count_rows(1)
         for begin in range(0, count, FLUSH_ROWS):
             end = min(begin + FLUSH_ROWS, count)
             self._add("kind", np.full(end - begin, form.RANGE, np.uint8))
             self._add("range_time_ns", np.full(end - begin, time_ns, np.uint64))
             for name in RANGE_COLUMNS:
                 self._add(f"range_{name}", ranges[name][begin:end])
-            self._count(end - begin)
+            self._count_rows(end - begin)
 
     # ---- to the file ----
 
@@ -232,17 +232,17 @@ class TraceWriter:
     def _add(self, name: str, values: Column) -> None:
         self._pending[name].append(values)
 
-    def _one(self, name: str, value: int) -> None:
+    def _add_value(self, name: str, value: int) -> None:
         self._pending[name].append(np.array([value], np.uint64))
 
-    def _some(self, kind: int, group: str, records: Sequence[Any]) -> None:
+    def _add_records(self, kind: int, group: str, records: Sequence[Any]) -> None:
         for record in records:
-            self._one("kind", kind)
+            self._add_value("kind", kind)
             for name, value in record._asdict().items():
-                self._one(f"{group}_{name}", value)
-        self._count(len(records))
+                self._add_value(f"{group}_{name}", value)
+        self._count_rows(len(records))
 
-    def _count(self, rows: int) -> None:
+    def _count_rows(self, rows: int) -> None:
         self._rows += rows
         if (
             self._rows >= FLUSH_ROWS
@@ -272,7 +272,7 @@ class TraceWriter:
     def _add_name(self, given: Rows, chosen: Chosen) -> None:
         texts = _payloads(given, chosen)
         self._add("name_bytes", np.array([len(text) for text in texts], np.uint64))
-        self._blob("name_text", texts)
+        self._add_blob("name_text", texts)
 
     def _add_params(self, given: Rows, chosen: Chosen) -> None:
         texts = _payloads(given, chosen)
@@ -282,9 +282,9 @@ class TraceWriter:
             self._add(f"params_{name}", starts.reshape(-1, PARAMS_START // 4)[:, column])
         data = [text[PARAMS_START:] for text in texts]
         self._add("params_bytes", np.array([len(text) for text in data], np.uint64))
-        self._blob("params_data", data)
+        self._add_blob("params_data", data)
 
-    def _blob(self, name: str, texts: Sequence[bytes]) -> None:
+    def _add_blob(self, name: str, texts: Sequence[bytes]) -> None:
         blob = b"".join(texts)
         self._add(name, np.frombuffer(blob, np.uint8))
         self._blob_bytes += len(blob)

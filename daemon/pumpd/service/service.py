@@ -143,7 +143,7 @@ class Service:
             self._registry.settling, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
-        self._tell(now)
+        self._send_grants(now)
         self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
 
     def _measured(self, used_bytes: Mapping[str, int]) -> None:
@@ -170,7 +170,7 @@ class Service:
         done = self._now()
         self._arrange_due = done + max(REARRANGE_PAUSE_S, done - now)
 
-    def _tell(self, now: float) -> None:
+    def _send_grants(self, now: float) -> None:
         until = now + SLICE_S
         while self._peers.granted and self._now() <= until:
             peer = next(iter(self._peers.granted))

@@ -173,8 +173,8 @@ class Shared:
             yields = first is not None and job.priority < first
             flags = job.number in waits, yields
             if flags != (self.name in job.waits, self.name in job.yields):
-                job.waits = _with(job.waits, self.name, flags[0])
-                job.yields = _with(job.yields, self.name, flags[1])
+                job.waits = _set_member(job.waits, self.name, flags[0])
+                job.yields = _set_member(job.yields, self.name, flags[1])
                 changed[job.number] = job
         return list(changed.values())
 
@@ -285,5 +285,5 @@ def _arbitrated(whole: int, claims: list[Claim]) -> dict[int, int]:
     return {job: has for (job, _), has in arbitrate(less_spill(memory, claims), claims).items()}
 
 
-def _with(names: frozenset[str], name: str, holds: bool) -> frozenset[str]:
+def _set_member(names: frozenset[str], name: str, holds: bool) -> frozenset[str]:
     return names | {name} if holds else names - {name}

@@ -42,7 +42,7 @@ class Learned:
         self._looks = list(LOOKS)
         self._folder: Folder | None = None
         self._entries: list[Entry] = []
-        self._guarded(self._open)
+        self._guarded(self._open_folder)
         self._recalled: Entry | None = None
         self._known: frozenset[int] = frozenset()
         """The kinds of all operations in the recalled earlier run, by their keys."""
@@ -50,7 +50,7 @@ class Learned:
     def step(self) -> None:
         """Searches for the program's file when it is time; cheap otherwise."""
         if self._looks and self._model.kept_operations() >= self._looks[0]:
-            self._guarded(self._look)
+            self._guarded(self._search)
 
     def end(self) -> None:
         """Saves the learned patterns after the client has ended."""
@@ -58,7 +58,7 @@ class Learned:
         if self._folder is None:
             return
         if self._model.kept_operations() >= LEAST:
-            self._guarded(partial(self._keep, self._folder))
+            self._guarded(partial(self._save, self._folder))
         self._folder.close()
         self._folder = None
 
@@ -70,11 +70,11 @@ class Learned:
             reason = getattr(error, "strerror", None) or "no memory"
             log.info("cannot keep learned patterns in %s: %s", quoted(self._path), reason)
 
-    def _open(self) -> None:
+    def _open_folder(self) -> None:
         self._folder = Folder(self._path)
         self._entries = self._folder.entries()
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
         self._looks = [count for count in self._looks if count > len(keys)]
@@ -93,7 +93,7 @@ class Learned:
             log.info("loaded %d operations of an earlier run", found.operations)
             return
 
-    def _keep(self, folder: Folder) -> None:
+    def _save(self, folder: Folder) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
         name, recalled = name_of(sketch(keys)), self._recalled

@@ -44,7 +44,7 @@ def run(asked: argparse.Namespace) -> int:
             if asked.remove:
                 _remove(path)
             else:
-                text = inputs.text(os.path.join(_installed(below, prefix), name))
+                text = inputs.text(os.path.join(_completions_folder(below, prefix), name))
                 folders.make(target)
                 outputs.write(path, text, outputs.COMPLETION, mode=0o644)
                 print(f"written  {path}")
@@ -64,7 +64,7 @@ def _remove(path: str) -> None:
         print(f"removed  {path}")
 
 
-def _installed(below: str, prefix: str) -> str:
+def _completions_folder(below: str, prefix: str) -> str:
     """Returns the folder of this installation's completions. Raises BadInputError."""
     bases = dict.fromkeys((sys.prefix, site.getuserbase(), "/usr"))
     for base in bases:

@@ -64,7 +64,7 @@ def _page(shown: Page, *, brief: bool) -> list[Text | Columns]:
     left: list[Text] = []
     if brief:
         room = max(ROWS_LEAST, shown.height - len(head) - 1 - len(tail))
-        rows, left = _window(rows, room, _place(shown))
+        rows, left = _window(rows, room, _chosen_index(shown))
         tail = tail[: max(0, shown.height - len(head) - 1 - len(rows) - len(left))]
     found = table(rows, shown.context, sort=shown.sort if shown.height else "", chosen=shown.chosen)
     return [*head, found, *left, *tail]
@@ -229,7 +229,7 @@ def _how_to_start(look: live.Look) -> list[Text]:
 # ---- the part of the table that is shown ----
 
 
-def _place(shown: Page) -> int:
+def _chosen_index(shown: Page) -> int:
     keys = [key_of(row) for row in shown.rows]
     return keys.index(shown.chosen) if shown.chosen in keys else 0
 
