@@ -44,7 +44,7 @@ class UntrustedServiceError(ServiceError):
     """An untrusted user serves the socket (pump/wire/server.py)."""
 
 
-_TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
+_BY_IMPORTANCE = (ServiceError, SilentServiceError, UntrustedServiceError)
 """The errors in ascending order of importance to the user."""
 
 
@@ -84,7 +84,7 @@ class ServiceClient(request_reply.Client):
             try:
                 return cls(path)
             except ServiceError as error:
-                last = max(error, last, key=lambda one: _TELLING.index(type(one)))
+                last = max(error, last, key=lambda one: _BY_IMPORTANCE.index(type(one)))
         raise last
 
     def __repr__(self) -> str:

@@ -52,7 +52,7 @@ def run(asked: argparse.Namespace) -> int:
     if not rules:
         print(f"         none: no program is served; write one, such as {at.rules}/training.toml")
     if not asked.root:
-        _tell_next(at, machine=asked.machine)
+        _print_next(at, machine=asked.machine)
     return 0
 
 
@@ -64,7 +64,7 @@ def _rules(folder: str, environ: dict[str, str], *, machine: bool) -> list[job_r
         raise BadInputError(f"{error}{more}") from None
 
 
-def _tell_next(at: enabling.Places, *, machine: bool) -> None:
+def _print_next(at: enabling.Places, *, machine: bool) -> None:
     print("next:")
     if machine:
         print("    systemctl --global enable pump-jobs.socket")

@@ -1,7 +1,7 @@
 """Manages the user's list of trusted files of folders (pump.toml), by absolute path and content.
 
 A private file of the user contains one SHA-256 for each path, so a changed file loses its trust.
-Imported only for folders' files with settings that need trust (schema.FOLDER), and by
+Imported only for folders' files with settings that need trust (Setting.folder), and by
 `pump config`.
 """
 

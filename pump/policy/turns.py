@@ -44,8 +44,8 @@ TURN_S: Final = (8.0, 30.0)
 LACKS_S: Final = 27.0
 """A waiting user that lacks this many seconds of its share ends the turn of a user that lacks less
 [guessed]."""
-LOOK_S: Final = 1.0
-"""Least difference of the two users' lacks in seconds, so that turns do not end at each look
+LEAD_S: Final = 1.0
+"""Least difference of the two users' lacks in seconds, so that turns do not end at each update
 [guessed]."""
 FREE_S: Final = 30.0
 """How many seconds more of GPU time a user may have had than others before its part-time jobs wait,
@@ -133,7 +133,7 @@ class Turns:
         self._users, self._jobs = Account(), Account()
         """Seconds of turns, divided by weights and priorities."""
         self._shares: dict[int, float] = {}
-        """Shares of the users that were present at the last look."""
+        """Shares of the users that were present at the last update."""
         self._lacks: dict[int, float] = {}
         """By user, the most seconds of its share that it lacks over any period until now in which
         it was present."""
@@ -161,7 +161,7 @@ class Turns:
 
     @property
     def crowded(self) -> bool:
-        """Returns whether jobs took turns at the last look."""
+        """Returns whether jobs took turns at the last update."""
         return self._crowded
 
     @property
@@ -169,9 +169,9 @@ class Turns:
         """Returns whether the running jobs may change by time: jobs take turns, or may have to."""
         return self._crowded or bool(self._free)
 
-    def look(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
+    def update(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
         """Returns the jobs that may run now: all, if no turns are needed. ready: each job once.
-        Callers look when `ready` or the memory changes, and a few times within a turn."""
+        Callers update when `ready` or the memory changes, and a few times within a turn."""
         self._charge(now_s - self._now_s)
         self._now_s = now_s
         counted = [one for one in ready if one.steady or not one.above]
@@ -197,7 +197,7 @@ class Turns:
         return frozenset(self._running)
 
     def _charge(self, span_s: float) -> None:
-        """Charges the time since the last look to the users and jobs that could run in it."""
+        """Charges the time since the last update to the users and jobs that could run in it."""
         if not self._shares:
             return
         whole = sum(self._shares.values())
@@ -273,7 +273,7 @@ class Turns:
         served = {waiting[job].user for job in self._turn if job in waiting}
         most = max((self._lacks[one.user] for one in waiting.values() if one.user not in served),
                    default=0.0)  # fmt: skip
-        return most >= max(LACKS_S, self._lacks[self._leads.user] + LOOK_S)
+        return most >= max(LACKS_S, self._lacks[self._leads.user] + LEAD_S)
 
     def _order(self, one: Ready) -> tuple[float, float, float, bool, int]:
         lacks_s = self._lacks[one.user]

@@ -86,10 +86,10 @@ def claim(name: str, folder: int) -> int:
     """Opens and locks the file `name` in the folder of descriptor `folder`; creates an empty one if
     there is none. Returns its descriptor, which holds the lock. Does not change its content.
 
-    Raises OSError: EBUSY while another recording is written to it; as outputs.look for a file that
-    is not empty and not a recording.
+    Raises OSError: EBUSY while another recording is written to it; as outputs.examine for a file
+    that is not empty and not a recording.
     """
-    if outputs.look(name, outputs.RECORDING, folder) is None:
+    if outputs.examine(name, outputs.RECORDING, folder) is None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         outputs.unmask(fd, 0o600)
@@ -131,7 +131,7 @@ class Draft:
         """Begins a recording to `name` in the folder of descriptor `folder`, which the caller
         closes. Raises OSError as `claim` does."""
         self._name, self._folder = name, folder
-        self._made = outputs.look(name, outputs.RECORDING, folder) is None
+        self._made = outputs.examine(name, outputs.RECORDING, folder) is None
         self._claimed = claim(name, folder)
         try:
             self.fd, self.part = outputs.draft(name, folder, 0o600)

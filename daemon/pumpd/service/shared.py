@@ -167,7 +167,7 @@ class Shared:
         targets = fair if fewer == claims else _arbitrated(whole, fewer)
         changed = self._grant(whole, targets, over, rules)
         waited_for = set() if rules.settling else set(self._waited_for(fair))
-        rules.shrink_budget.look(self.name, waited_for, now)
+        rules.shrink_budget.update(self.name, waited_for, now)
         first = max((job.priority for job in self.jobs.values() if self._uses(job)), default=None)
         for job in self.jobs.values():
             yields = first is not None and job.priority < first
@@ -196,7 +196,7 @@ class Shared:
     ) -> tuple[list[Claim], set[int]]:
         """Returns the claims with priorities set by turns, and the jobs that wait."""
         ready = [] if rules.settling or not rules.turns else list(self._ready(rules))
-        running = self.turns.look(now, whole, ready)
+        running = self.turns.update(now, whole, ready)
         levels = (self.turns.level(claim.priority, claim.job in running) for claim in claims)
         leveled = [claim._replace(priority=one) for claim, one in zip(claims, levels, strict=True)]
         return leveled, {one.job for one in ready} - running

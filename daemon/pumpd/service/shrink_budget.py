@@ -23,7 +23,7 @@ GPUS_MOST = 64
 @dataclass
 class _Account:
     spent_s: float
-    looked: float
+    updated: float
     waits: bool = True
 
 
@@ -43,12 +43,12 @@ class ShrinkBudget:
         """Returns the GPUs with accounts."""
         return self._accounts.keys()
 
-    def look(self, gpu: str, waited_for: Set[int], now: float) -> None:
+    def update(self, gpu: str, waited_for: Set[int], now: float) -> None:
         """Records that since `now` other jobs wait for exactly these users on the GPU."""
         accounts = self._accounts.setdefault(gpu, {})
         for user, account in list(accounts.items()):
             account.spent_s = self._spent_s(account, now)
-            account.looked, account.waits = now, user in waited_for
+            account.updated, account.waits = now, user in waited_for
             if not account.waits and account.spent_s == 0.0:
                 del accounts[user]
                 self._count[user] -= 1
@@ -72,7 +72,7 @@ class ShrinkBudget:
 
     @staticmethod
     def _spent_s(account: _Account, now: float) -> float:
-        passed = now - account.looked
+        passed = now - account.updated
         if account.waits:
             return min(SHRINK_S, account.spent_s + passed)
         return max(0.0, account.spent_s - passed * BACK_SHARE)

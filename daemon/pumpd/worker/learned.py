@@ -23,7 +23,7 @@ from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 
 log = logging.getLogger("pumpd.worker")
 
-LOOKS: Final = (16, 32, 64, 128, 256, 512, 1024)
+SEARCHES: Final = (16, 32, 64, 128, 256, 512, 1024)
 """Numbers of operations after which a worker searches for a file. 16 operations are the shortest
 history that the learner trusts immediately."""
 ALIKE: Final = 0.75
@@ -39,7 +39,7 @@ class Learned:
         """`path`: absolute path of the folder."""
         self._model = model
         self._path = path
-        self._looks = list(LOOKS)
+        self._searches = list(SEARCHES)
         self._folder: Folder | None = None
         self._entries: list[Entry] = []
         self._guarded(self._open_folder)
@@ -49,12 +49,12 @@ class Learned:
 
     def step(self) -> None:
         """Searches for the program's file when it is time; cheap otherwise."""
-        if self._looks and self._model.kept_operations() >= self._looks[0]:
+        if self._searches and self._model.kept_operations() >= self._searches[0]:
             self._guarded(self._search)
 
     def end(self) -> None:
         """Saves the learned patterns after the client has ended."""
-        self._looks.clear()
+        self._searches.clear()
         if self._folder is None:
             return
         if self._model.kept_operations() >= LEAST:
@@ -66,7 +66,7 @@ class Learned:
         try:
             work()
         except (OSError, MemoryError) as error:
-            self._looks.clear()
+            self._searches.clear()
             reason = getattr(error, "strerror", None) or "no memory"
             log.info("cannot keep learned patterns in %s: %s", quoted(self._path), reason)
 
@@ -77,7 +77,7 @@ class Learned:
     def _search(self) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
-        self._looks = [count for count in self._looks if count > len(keys)]
+        self._searches = [count for count in self._searches if count > len(keys)]
         so_far = sketch(keys)
         while self._folder and (found := _likest(self._entries, so_far)):
             if self._recalled is not None and found.name == self._recalled.name:

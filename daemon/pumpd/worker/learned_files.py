@@ -47,7 +47,7 @@ SKETCH_OPERATIONS: Final = 1024
 FILE_BYTES_MAX: Final = 4 << 20
 FILES_MAX: Final = 64
 FOLDER_BYTES_MAX: Final = 64 << 20
-LOOKED_AT_MAX: Final = 1024
+NAMES_MAX: Final = 1024
 """Most names of a folder that are read."""
 
 NAME: Final = re.compile(r"[0-9a-f]{16}\.learned(\.part-[0-9a-f]{8})?")
@@ -205,7 +205,7 @@ class Folder:
         OSError; EFBIG for more than FILE_BYTES_MAX."""
         if len(data) > FILE_BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        outputs.look(name, KIND, self._fd)
+        outputs.examine(name, KIND, self._fd)
         fd, part = outputs.draft(name, self._fd, 0o600)
         try:
             with os.fdopen(fd, "wb", 0) as file:
@@ -235,7 +235,7 @@ class Folder:
 
     def _names(self) -> Iterator[str]:
         with os.scandir(self._fd) as found:
-            for entry, _ in zip(found, range(LOOKED_AT_MAX), strict=False):
+            for entry, _ in zip(found, range(NAMES_MAX), strict=False):
                 if NAME.fullmatch(entry.name):
                     yield entry.name
 

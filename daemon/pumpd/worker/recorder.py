@@ -278,7 +278,7 @@ class Recorder:
 
     def threads(self, delays: RunDelay, *, last: bool = False) -> None:
         """Records the current run times and delays of the client's threads."""
-        self._put(lambda writer: writer.threads(delays.look(last=last)), 0)
+        self._put(lambda writer: writer.threads(delays.sample(last=last)), 0)
 
     def policy(self, name: str) -> None:
         """Records that the worker switches to this policy."""

@@ -37,7 +37,7 @@ _NAMED_AFTER: Final = 2
 
 @dataclass(slots=True)
 class _Thread:
-    looks: int = 0
+    reads: int = 0
     group: int = form.THREADS_PROGRAM
     ran_ns: int = 0
     delay_ns: int = 0
@@ -59,7 +59,7 @@ class Issuers:
         self.waited_ns = 0
         self.share = 0.0
 
-    def look(self, threads: Iterable[int]) -> None:
+    def refresh(self, threads: Iterable[int]) -> None:
         """Reads again how long these threads have waited. Leaves out unreadable values."""
         for thread in filter(None, threads if self._pid else ()):
             with contextlib.suppress(OSError, ValueError):
@@ -96,7 +96,7 @@ class RunDelay:
         self._said: dict[int, tuple[int, int]] = {}
         self._next_ns = 0
 
-    def look(self, *, last: bool = False) -> list[Threads]:
+    def sample(self, *, last: bool = False) -> list[Threads]:
         """Returns the groups of threads with changed times; none if the last sample is recent,
         unless it is the `last` one of a recording."""
         began_ns = time.monotonic_ns()
@@ -141,8 +141,8 @@ class RunDelay:
             if thread is not None:
                 self._keep_times(thread)
             thread = self._live[name] = _Thread()
-        if thread.looks < _NAMED_AFTER:
-            thread.looks += 1
+        if thread.reads < _NAMED_AFTER:
+            thread.reads += 1
             match = _NAME.fullmatch(_read_text(f"{folder}/comm").strip())
             thread.group = _GROUPS[match[1]] if match else form.THREADS_PROGRAM
         thread.ran_ns, thread.delay_ns = ran_ns, delay_ns

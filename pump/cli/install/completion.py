@@ -59,7 +59,7 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _remove(path: str) -> None:
-    if outputs.look(path, outputs.COMPLETION):
+    if outputs.examine(path, outputs.COMPLETION):
         folders.remove(path)
         print(f"removed  {path}")
 

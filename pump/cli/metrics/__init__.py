@@ -66,11 +66,11 @@ def run(asked: argparse.Namespace) -> int:
 
         def text() -> str:
             nonlocal warning
-            look = watch.look()
-            if look.warning and not warning:
-                warning = look.warning
+            poll = watch.poll()
+            if poll.warning and not warning:
+                warning = poll.warning
                 say("pump", warning)
-            return exposition(families, look)
+            return exposition(families, poll)
 
         if asked.textfile:
             _write_for_ever(text, asked.textfile, asked.interval)
@@ -81,12 +81,12 @@ def run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def exposition(families: Families, look: live.Look) -> str:
+def exposition(families: Families, poll: live.Poll) -> str:
     """Returns the metrics of a poll in Prometheus's text format."""
 
     class Families(Collector):
         def collect(self) -> list[Metric]:
-            return families.collect(look)
+            return families.collect(poll)
 
     return generate_latest(Families()).decode()
 
@@ -116,5 +116,5 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 def write(path: str, content: str) -> None:
     """Replaces the textfile at `path` atomically. Raises BadInputError."""
     with writing(path, "--textfile"):
-        outputs.look(path, outputs.METRICS)  # also refuses a pipe or /dev/null
+        outputs.examine(path, outputs.METRICS)  # also refuses a pipe or /dev/null
         outputs.write(path, content, outputs.METRICS)

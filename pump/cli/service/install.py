@@ -54,7 +54,7 @@ def run(asked: argparse.Namespace) -> int:
         service_files.write(path, text, asked.root)
         print(f"written  {path}")
     if not asked.root:
-        _tell_next(user=asked.user)
+        _print_next(user=asked.user)
     return 0
 
 
@@ -69,7 +69,7 @@ def _check_no_package() -> None:
             )
 
 
-def _tell_next(*, user: bool) -> None:
+def _print_next(*, user: bool) -> None:
     print("next:")
     if not user:
         print("    systemd-sysusers && systemd-tmpfiles --create pump.conf")

@@ -226,7 +226,7 @@ def writable_record(path: str) -> str:
     from pump.base import outputs  # only needed for recordings
 
     try:
-        there = outputs.look(path, outputs.RECORDING)
+        there = outputs.examine(path, outputs.RECORDING)
         target = path if there else os.path.dirname(path)
         os.stat(target)
         if not os.access(target, os.W_OK):

@@ -34,7 +34,7 @@ def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
     try:
         folder = place.open_folder(path, beneath)
         name = os.path.basename(path)
-        new = outputs.look(name, outputs.RECORDING, folder) is None
+        new = outputs.examine(name, outputs.RECORDING, folder) is None
         claimed = _claim(name, folder)
         try:
             if new:

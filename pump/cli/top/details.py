@@ -31,7 +31,7 @@ def page(shown: Page, row: live.Row, *, ended: bool) -> list[Text]:
 
 def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Text]:
     job, client = row.seen.job, row.client
-    lines: list[Text] = [title(shown.look), line()]
+    lines: list[Text] = [title(shown.poll), line()]
     if ended:
         lines += [line(("This process has ended. These are its last numbers.", "bad")), line()]
     lines += [
@@ -68,8 +68,8 @@ def _limit(asked: str) -> str:
 
 
 def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Text]:
-    gpu = live.gpu_of(device.uuid, shown.look.identities.get(device.uuid), [device])
-    cards = {card.uuid: card for card in shown.look.cards}
+    gpu = live.gpu_of(device.uuid, shown.poll.identities.get(device.uuid), [device])
+    cards = {card.uuid: card for card in shown.poll.cards}
     lines = gpu_lines(gpu, cards.get(device.uuid), shown.width, brief=brief)
     elsewhere = (
         f"{INDENT}host {size(device.host_bytes)}, arriving "
