@@ -122,7 +122,7 @@ class Stop:
 
         def too_late() -> None:
             if self._group == group:
-                _kill(group)
+                _signal(group, signal.SIGKILL)
 
         _call_later(TIMEOUT_S, too_late)
 
@@ -159,7 +159,7 @@ def run(
 
         def too_long() -> None:
             late.set()
-            _kill(process.pid)
+            _signal(process.pid, signal.SIGKILL)
 
         timer = None if seconds_most is None else _call_later(seconds_most, too_long)
         try:
@@ -171,7 +171,7 @@ def run(
             if timer is not None:
                 timer.cancel()
             stop.begun(0)
-            _kill(process.pid)
+            _signal(process.pid, signal.SIGKILL)
             status = process.wait()
     return Ran(status, seconds, log, late.is_set())
 
@@ -181,10 +181,6 @@ def _call_later(seconds: float, do: Callable[[], None]) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
-
-
-def _kill(group: int) -> None:
-    _signal(group, signal.SIGKILL)
 
 
 def _signal(group: int, number: int) -> None:

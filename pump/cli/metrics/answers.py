@@ -62,9 +62,6 @@ class Server:
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
 
-    def __repr__(self) -> str:
-        return f"<answers metrics, {len(self._peers)} peers>"
-
     def serve(self) -> None:
         """Answers requests until an exception such as KeyboardInterrupt."""
         try:
