@@ -152,11 +152,6 @@ class Users:
             for user in [one for one, count in counts.items() if not count]:
                 del counts[user]
 
-    def tables(self) -> int:
-        """Returns the number of entries in all tables."""
-        counts = len(self.connections) + len(self.silent) + len(self.jobs)
-        return counts + len(self._frames) + len(self._connects)
-
 
 def _bucket_of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucket:
     if user not in buckets:
