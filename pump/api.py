@@ -97,7 +97,7 @@ def region(policy: str | None = None, budget_bytes: int | None = None) -> Iterat
     Regions nest, but use them in only one thread at a time: all threads share policy and budget.
     """
     with _control() as control:
-        before = None if control is None else _own(control)
+        before = None if control is None else _own_client(control)
         if control is None or before is None:
             yield Region(served=False)
             return
@@ -108,7 +108,7 @@ def region(policy: str | None = None, budget_bytes: int | None = None) -> Iterat
         try:
             yield here
         finally:
-            after = _own(control)
+            after = _own_client(control)
             if after is not None:
                 old, new = _counters(before), _counters(after)
                 here.counters = {name: new[name] - old.get(name, 0) for name in new}
@@ -135,10 +135,10 @@ def _control() -> Iterator[Control | None]:
 
 def _state() -> ClientState | None:
     with _control() as control:
-        return None if control is None else _own(control)
+        return None if control is None else _own_client(control)
 
 
-def _own(control: Control) -> ClientState | None:
+def _own_client(control: Control) -> ClientState | None:
     for client in control.state(client_pid=os.getpid()):
         if client.error is None:
             return client

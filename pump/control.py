@@ -15,7 +15,7 @@ import os
 import socket
 import time
 
-from pump import paths
+from pump.base import paths
 from pump.wire import control as wire
 from pump.wire import request_reply, server
 from pump.wire.control import ClientState, DeviceState

@@ -81,7 +81,7 @@ class Recompute:
         self._modules = dict(layers)
         for name, layer in layers.items():
             layer.forward = functools.partial(self._forward, name, layer.forward)
-        self._counting: Any = model.register_forward_pre_hook(self._count)
+        self._counting: Any = model.register_forward_pre_hook(self._count_pass)
 
     def __repr__(self) -> str:
         return (
@@ -96,19 +96,19 @@ class Recompute:
             layer.__dict__.pop("forward", None)
         self._modules = {}
 
-    def _choose(self, on: bool, reason: str) -> None:
+    def _decide(self, on: bool, reason: str) -> None:
         self.on, self.reason = on, reason
         self._counting.remove()
         log.info("%s: %s", "on" if on else "off", reason)
 
-    def _leave(self, name: str, reason: str) -> None:
+    def _skip_layer(self, name: str, reason: str) -> None:
         self.left[name] = reason
         self.layers.remove(name)
         log.info("skipping %s: %s", name, reason)
 
     # ---- learning -----------------------------------------------------------------------
 
-    def _count(self, _model: nn.Module, _args: object) -> None:
+    def _count_pass(self, _model: nn.Module, _args: object) -> None:
         if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return
         self._passes += 1
@@ -117,13 +117,13 @@ class Recompute:
         try:
             now = api.counters()
         except api.ControlError as error:
-            self._choose(False, f"pump does not answer: {error}")
+            self._decide(False, f"pump does not answer: {error}")
             return
         if not now:
-            self._choose(False, "pump does not serve this process")
+            self._decide(False, "pump does not serve this process")
         elif self._passes > LEARNED_FROM + 1:
             lost, passed = (now[one] - self._before[one] for one in ("lost_ns", "lost_of_ns"))
-            self._choose(*_chosen(lost, passed))
+            self._decide(*_chosen(lost, passed))
         else:
             self._before = now
 
@@ -137,7 +137,7 @@ class Recompute:
             with _Watch() as watch:
                 result = forward(*args, **kwargs)
             if watch.found:
-                self._leave(name, watch.found)
+                self._skip_layer(name, watch.found)
             return result
         if not self.on:
             return forward(*args, **kwargs)
@@ -152,7 +152,7 @@ class Recompute:
             )
         except _ImpureError as error:
             # The operator that changes a tensor has not run yet, so the layer can start again.
-            self._leave(name, str(error))
+            self._skip_layer(name, str(error))
         return forward(*args, **kwargs)
 
 
@@ -178,7 +178,7 @@ def wrap(
             )
     found = Recompute(model, {names[layer]: layer for layer in chosen})
     if on is not None:
-        found._choose(on, "the program chose it")
+        found._decide(on, "the program chose it")
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pump import paths
+from pump.base import paths
 from pump.wire import request_reply
 from pump.wire import service as wire
 from pump.wire.server import UntrustedServerError
@@ -44,7 +44,7 @@ class UntrustedServiceError(ServiceError):
     """An untrusted user serves the socket (pump/wire/server.py)."""
 
 
-_TELLING = (ServiceError, SilentServiceError, UntrustedServiceError)
+_BY_IMPORTANCE = (ServiceError, SilentServiceError, UntrustedServiceError)
 """The errors in ascending order of importance to the user."""
 
 
@@ -65,7 +65,7 @@ class ServiceClient(request_reply.Client):
         except UntrustedServerError as error:
             raise UntrustedServiceError(f"{path}: not a trusted service: {error}") from None
         except TimeoutError:
-            raise self._silent() from None
+            raise self._silent_error() from None
         except OSError as error:
             raise ServiceError(
                 f"{path}: cannot reach the service: {error.strerror or error}"
@@ -84,7 +84,7 @@ class ServiceClient(request_reply.Client):
             try:
                 return cls(path)
             except ServiceError as error:
-                last = max(error, last, key=lambda one: _TELLING.index(type(one)))
+                last = max(error, last, key=lambda one: _BY_IMPORTANCE.index(type(one)))
         raise last
 
     def __repr__(self) -> str:
@@ -129,12 +129,12 @@ class ServiceClient(request_reply.Client):
             reason = "the service closed the connection"
         except TimeoutError:
             self.close()
-            raise self._silent() from None
+            raise self._silent_error() from None
         except OSError as error:
             reason = error.strerror or str(error)
         self.close()
         raise ServiceError(f"{self.path}: {reason}")
 
-    def _silent(self) -> SilentServiceError:
+    def _silent_error(self) -> SilentServiceError:
         reason = f"the service did not answer within {TIMEOUT_S:.0f} s; it may have stopped"
         return SilentServiceError(f"{self.path}: {reason}")

@@ -18,15 +18,15 @@ from functools import partial
 from pathlib import Path
 
 import pump
+from pump.base.names import quoted
+from pump.base.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX, learned_folder
+from pump.base.processes import start_time
 from pump.cli.support.lines import BadInputError, OneLineParser, add_value, checked, say
 from pump.config import checks
 from pump.config.checks import LOG_LEVELS, POLICIES
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.settings import DEFAULTS
 from pump.config.values import seconds
-from pump.names import quoted
-from pump.paths import SERVICE_SOCKET, SOCKET_PATH_BYTES_MAX, learned_folder
-from pump.processes import start_time
 from pumpd.common import last_line, link
 from pumpd.common.jobwatch import JobWatch
 from pumpd.common.loglines import FileHandler, Formatter

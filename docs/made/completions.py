@@ -71,7 +71,7 @@ def _pump_run() -> argparse.ArgumentParser:
 
 
 def _pump(above: str) -> Verb:
-    """Returns pump, or one of its verbs that has subverbs."""
+    """Returns the verb `above` with all verbs below it; "": the command pump itself."""
     below = {}
     for name in verbs.verbs_below(above):
         whole = f"{above} {name}".strip()

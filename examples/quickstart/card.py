@@ -24,7 +24,8 @@ def check(answer: Any) -> Any:
 
 
 def describe(driver: Any) -> dict[str, Any]:
-    """Returns the facts. Raises RuntimeError with the driver's reason."""
+    """Returns name, free memory and link speed of GPU 0. Raises RuntimeError with the driver's
+    reason."""
     check(driver.cuInit(0))
     device = check(driver.cuDeviceGet(0))
     name = check(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode()

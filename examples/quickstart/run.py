@@ -35,7 +35,7 @@ from quickstart.workload import (  # noqa: E402
     link_bytes_per_second,
 )
 
-from pump import outputs  # noqa: E402
+from pump.base import outputs  # noqa: E402
 from pump.measure import runs  # noqa: E402
 from pump.measure.progress import Progress  # noqa: E402
 from pump.measure.runs import Stop  # noqa: E402

@@ -39,7 +39,7 @@ from harness import (  # noqa: E402
     cpu_model,
 )
 
-from pump import outputs  # noqa: E402
+from pump.base import outputs  # noqa: E402
 
 FAILED, CANNOT_RUN, INTERRUPTED = 1, 3, 130
 

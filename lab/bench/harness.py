@@ -67,7 +67,7 @@ class Tools:
     def lib_dir(self) -> Path:
         """Returns the folder of libpump.so. Raises UnavailableError if pump is not installed."""
         try:
-            from pump import paths
+            from pump.base import paths
 
             return Path(paths.library("libpump.so")).parent
         except Exception as error:  # not importable, or without its library
@@ -182,7 +182,7 @@ def rounds(
     found: dict[str, list[float]] = {name: [] for name in measures}
     from rich.progress import Progress
 
-    from pump.console import console
+    from pump.base.console import console
 
     shown = console(sys.stderr)
     with Progress(

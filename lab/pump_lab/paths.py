@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pump_lab
-from pump import paths
+from pump.base import paths
 
 
 def library(name: str) -> str:
     """Returns the absolute path of a file in pump_lab/_lib, such as "virtual/libcuda.so.1".
 
-    Raises pump.paths.MissingFileError.
+    Raises pump.base.paths.MissingFileError.
     """
-    return paths.library(name, pump_lab)
+    return paths.library(name, "pump_lab")

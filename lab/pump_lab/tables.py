@@ -9,9 +9,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pump import inputs
+from pump.base import inputs
+from pump.base.names import printable
 from pump.config.values import nearest
-from pump.names import printable
 
 FILE_BYTES_MOST = 256 << 10
 FAULT_CHARACTERS = 200

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
 from pump.cli.support import repeated
-from pump.cli.support.lines import BadInputError, checked, save, say
+from pump.cli.support.lines import BadInputError, checked, save, say, writing
 from pump.config.values import whole_number
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, PLAIN, ROUNDS, VARIANTS, Comparison, Variant
 from pump.measure.paired import in_rounds
 from pump.measure.progress import Progress
 from pump.measure.runs import Stop
-from pump.names import quoted
 from pump.report.words import many
 
 HELP = "time a command without pump and under each policy"
@@ -73,13 +72,9 @@ def _check(asked: argparse.Namespace) -> None:
     if asked.json == "-" and asked.markdown == "-":
         raise BadInputError("--json and --markdown cannot both go to standard output")
     for option, name, kind in _outputs(asked):
-        try:
-            if name != "-":
+        if name != "-":
+            with writing(name, option):
                 outputs.may_replace(name, kind)
-        except OSError as error:
-            raise BadInputError(
-                f"{option}: cannot write to {quoted(name)}: {error.strerror}"
-            ) from None
 
 
 def _outputs(asked: argparse.Namespace) -> list[tuple[str, str, outputs.Kind]]:
@@ -97,7 +92,7 @@ def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
         if variant.failure:
             continue
         with progress.step(f"{name}, round {turn + 1}") as said:
-            _one(session, variant, turn, stop)
+            _run_variant(session, variant, turn, stop)
             if stop.number:
                 said.append("ended early")
             elif variant.failure:
@@ -113,7 +108,7 @@ def _measure(session: repeated.Repeated, found: Comparison, stop: Stop) -> None:
                 return
 
 
-def _one(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
+def _run_variant(session: repeated.Repeated, variant: Variant, turn: int, stop: Stop) -> None:
     """Runs a variant once, and stores the time or the failure in it."""
     plain = variant.name == PLAIN
     policy = None if plain else variant.name

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError, OneLineParser
 from pump.config import layers
 from pump.config.settings import JOB, NEVER, TRUSTED, JobConfig
-from pump.names import quoted
 
 HELP = "show the settings that apply here, check a file, print an example"
 EXAMPLES = (

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.support.lines import BadInputError
 
 DRIVER = "libcuda.so.1"
@@ -31,10 +31,10 @@ def driver_found(environ: Mapping[str, str], loader_cache: str = LOADER_CACHE) -
         paths = re.findall(rb"/[^\0]*/" + re.escape(DRIVER.encode()) + rb"(?=\0)", cache)
     except OSError:
         paths = []
-    return any(os.path.exists(path) for path in paths) or _loads()
+    return any(os.path.exists(path) for path in paths) or _driver_loads()
 
 
-def _loads() -> bool:
+def _driver_loads() -> bool:
     import ctypes  # slow to import and rarely needed
 
     try:
@@ -61,7 +61,7 @@ def resolve(devices: list[str]) -> str:
         ) from None
     try:
         uuids = [
-            _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+            _as_text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
             for index in range(pynvml.nvmlDeviceGetCount())
         ]
         slices = [name for name in devices if name.upper().startswith("MIG-")]
@@ -71,13 +71,13 @@ def resolve(devices: list[str]) -> str:
         raise BadInputError(f"--device: NVML refuses '{','.join(devices)}': {error}") from None
     finally:
         pynvml.nvmlShutdown()
-    chosen = [name if name in slices else _one(name, uuids) for name in devices]
+    chosen = [name if name in slices else _find_uuid(name, uuids) for name in devices]
     if len(set(chosen)) != len(chosen):
         raise BadInputError(f"--device: '{','.join(devices)}' names a GPU twice")
     return ",".join(chosen)
 
 
-def _one(name: str, uuids: list[str]) -> str:
+def _find_uuid(name: str, uuids: list[str]) -> str:
     if name.isdigit():
         if int(name) < len(uuids):
             return uuids[int(name)]
@@ -93,5 +93,5 @@ def _one(name: str, uuids: list[str]) -> str:
     raise BadInputError(f"--device: no GPU has the UUID '{name}'; nvidia-smi -L lists them")
 
 
-def _text(value: str | bytes) -> str:
+def _as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode()

@@ -23,7 +23,7 @@ def run(asked: argparse.Namespace) -> int:
     BadInputError."""
     at = enabling.places(dict(os.environ), machine=asked.machine)
     for path in reversed(at.written()):  # files that preload the shim first
-        place = os.path.join(os.path.abspath(asked.root), path.lstrip("/")) if asked.root else path
+        place = service_files.below(asked.root, path)
         if not os.path.lexists(place):
             continue
         if not enabling.is_ours(place):

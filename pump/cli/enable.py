@@ -8,6 +8,7 @@ import os
 
 from pump.cli.support import enabling, service_files
 from pump.cli.support.lines import BadInputError
+from pump.cli.support.service_files import below
 from pump.config import job_rules
 from pump.report.words import many
 
@@ -34,29 +35,25 @@ def run(asked: argparse.Namespace) -> int:
     environ = dict(os.environ)
     at = enabling.places(environ, machine=asked.machine)
     texts = enabling.texts(at, service_files.pumpd_command(asked.pumpd))
-    rules = _rules(_below(asked.root, at.rules), environ, machine=asked.machine)
+    rules = _rules(below(asked.root, at.rules), environ, machine=asked.machine)
     try:
         texts = {at.compiled: job_rules.compiled(rules), **texts}
     except job_rules.RuleError as error:
         raise BadInputError(str(error)) from None
-    for path in (_below(asked.root, one) for one in texts):
+    for path in (below(asked.root, one) for one in texts):
         if os.path.lexists(path) and not enabling.is_ours(path):
             raise BadInputError(f"{path} already exists, but pump did not write it; move it away")
     for path, text in texts.items():
-        service_files.write(_below(asked.root, path), text, asked.root)
-        print(f"written  {_below(asked.root, path)}")
+        service_files.write(below(asked.root, path), text, asked.root)
+        print(f"written  {below(asked.root, path)}")
     print(f"rules    {many(len(rules), 'rule')} of {at.rules}")
     for rule in rules:
         print(f"         {rule.name}")
     if not rules:
         print(f"         none: no program is served; write one, such as {at.rules}/training.toml")
     if not asked.root:
-        _tell_next(at, machine=asked.machine)
+        _print_next(at, machine=asked.machine)
     return 0
-
-
-def _below(root: str, path: str) -> str:
-    return os.path.join(os.path.abspath(root), path.lstrip("/")) if root else path
 
 
 def _rules(folder: str, environ: dict[str, str], *, machine: bool) -> list[job_rules.Rule]:
@@ -67,7 +64,7 @@ def _rules(folder: str, environ: dict[str, str], *, machine: bool) -> list[job_r
         raise BadInputError(f"{error}{more}") from None
 
 
-def _tell_next(at: enabling.Places, *, machine: bool) -> None:
+def _print_next(at: enabling.Places, *, machine: bool) -> None:
     print("next:")
     if machine:
         print("    systemctl --global enable pump-jobs.socket")

@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import one_line, quoted
 from pump.cli.support import repeated
-from pump.cli.support.lines import BadInputError, checked, save, say
+from pump.cli.support.lines import BadInputError, checked, save, say, writing
 from pump.config.values import BadValueError, shown, whole_number
 from pump.measure.progress import Progress
 from pump.measure.runs import Ran, Stop
 from pump.measure.search import Search
-from pump.names import one_line, quoted
 from pump.report.words import many
 
 HELP = "find the largest batch size, or other number in a command, at a given speed"
@@ -86,12 +86,8 @@ def run(asked: argparse.Namespace) -> int:
     """Returns status 0, or 128 + N after signal N. Raises BadInputError, with status 1 if the
     smallest number does not work."""
     if asked.json and asked.json != "-":
-        try:
+        with writing(asked.json, "--json"):
             outputs.may_replace(asked.json, outputs.FITTED)
-        except OSError as error:
-            raise BadInputError(
-                f"--json: cannot write to {quoted(asked.json)}: {error.strerror}"
-            ) from None
     session = repeated.Repeated(asked)
     least, template = _template(session.command, asked.number, getattr(asked, "from"))
     most = asked.to or least * TIMES_LEAST
@@ -167,11 +163,11 @@ def _search(
     number: int | None = search.fits
     while number is not None and len(tried) < asked.runs:
         with progress.step(str(number)) as said:
-            ran = session.once(str(number), _with(template, number), None, False, stop)
+            ran = session.once(str(number), _fill_in(template, number), None, False, stop)
             if stop.number:
                 said.append("ended early")
                 return tried
-            one = _tried(session, ran, number, asked, tried)
+            one = _try(session, ran, number, asked, tried)
             said.append(one.problem or f"{one.run_seconds:.3f} s")
         if not tried and one.problem:
             _refused(session, one, ran)
@@ -190,7 +186,7 @@ def _refused(session: repeated.Repeated, smallest: Tried, ran: Ran) -> NoReturn:
     session.broken(f"{text}: {ran.failure() or smallest.problem}", str(ran.log))
 
 
-def _tried(
+def _try(
     session: repeated.Repeated, ran: Ran, number: int, asked: argparse.Namespace, tried: list[Tried]
 ) -> Tried:
     failed = session.failed(ran)
@@ -215,7 +211,7 @@ def _largest(tried: list[Tried], speed: Speed) -> int:
     return max(one.number for one in tried if _unit_seconds(one) <= most)
 
 
-def _with(template: list[str], number: int) -> list[str]:
+def _fill_in(template: list[str], number: int) -> list[str]:
     return [word.replace(MARK, str(number)) for word in template]
 
 

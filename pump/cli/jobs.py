@@ -1,7 +1,7 @@
 """pump jobs: lists the user's running jobs, with metrics from their own pumpds.
 
-A job's socket is in a folder below one of the user's runtime folders (pump/paths.py). The folder's
-name begins with the process id of the job's first process.
+A job's socket is in a folder below one of the user's runtime folders (pump/base/paths.py). The
+folder's name begins with the process id of the job's first process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pump import nvml, paths, schemas
+from pump.base import nvml, paths, schemas
+from pump.base.names import of_command, printable
+from pump.base.processes import command_of, environment_of
 from pump.cli.support.lines import BadInputError, say
 from pump.control import ClientState, Control, ControlError
-from pump.names import of_command, printable
-from pump.processes import command_of, environment_of
 
 if TYPE_CHECKING:
     from pump.cli.support import registered
@@ -71,8 +71,8 @@ def run(asked: argparse.Namespace) -> int:
     if not answered and not others:
         print("No jobs are running under pump.")
         return 0
+    from pump.base.console import console
     from pump.cli.support import listed
-    from pump.console import console
 
     console().print(listed.table(answered, known))
     return 0

@@ -25,10 +25,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn, Protocol, cast
 
 import pump
+from pump.base.paths import MissingFileError
 from pump.cli import lab
 from pump.cli.support.lines import BadInputError, OneLineParser, say
 from pump.config.values import nearest
-from pump.paths import MissingFileError
 
 PROGRAM = "pump"
 GROUPS = {

@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import Any
 
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError, save
-from pump.names import quoted
 
 HELP = "explain from a recording why a job is slow: page, text or JSON"
 EXAMPLES = ("pump report run.pump", "pump report run.pump --text")
@@ -40,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Writes the report. Raises BadInputError."""
-    from pump import outputs, schemas
+    from pump.base import outputs, schemas
     from pump.cli.jobs import recording_of
     from pump.report.advice import advise, time_lost
     from pump.report.compare import OtherProgramError, compared

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 
-from pump import paths
+from pump.base import paths
 from pump.cli import devices, lab
 from pump.cli.support import command, environment, exports, options
 from pump.cli.support.lines import BadInputError, say

@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import quoted, readable_kernel
 from pump.cli.support.lines import BadInputError
-from pump.names import quoted, readable_kernel
 from pump.report.words import many, memory, plain, seconds, size
 from pump.trace import place
 

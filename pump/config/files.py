@@ -18,12 +18,12 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from pump import inputs
+from pump.base import inputs
+from pump.base.names import escaped, one_line, quoted
 from pump.config import locate, values
 from pump.config.schema import ADMINISTRATORS, CONFIG
 from pump.config.settings import Setting, settings
 from pump.config.values import BadValueError, nearest
-from pump.names import escaped, one_line, quoted
 
 FILE_BYTES_MAX = 64 << 10
 LINE_BYTES_MAX = 2048

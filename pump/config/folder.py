@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pump.base.names import quoted
 from pump.config.files import FileValues
 from pump.config.settings import AT_ONCE, JOB, NEVER, TRUSTED, Layer
-from pump.names import quoted
 
 
 def absolute(path: str) -> str:

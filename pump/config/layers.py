@@ -11,9 +11,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pump.base.names import quoted
+from pump.base.paths import users_path
 from pump.config.settings import DEFAULTS, JOB, JobConfig, Layer, variable
 from pump.config.values import BadValueError, closest
-from pump.names import quoted
 
 ADMINISTRATORS_FILE = "/etc/pump/config.toml"
 FOLDER_FILE = "pump.toml"
@@ -64,11 +65,7 @@ class Resolved(NamedTuple):
 
 def places(named: str | None, environ: Mapping[str, str]) -> Places:
     """Returns the paths of configuration files in this environment. named: file of --config."""
-    base = environ.get("XDG_CONFIG_HOME", "")
-    if not base.startswith("/"):
-        home = environ.get("HOME", "")
-        base = os.path.join(home, ".config") if home.startswith("/") else ""
-    user = os.path.join(base, "pump", "config.toml") if base else None
+    user = users_path(environ, "XDG_CONFIG_HOME", ".config", "config.toml") or None
     return Places(named, os.curdir, user)
 
 

@@ -44,7 +44,7 @@ def lines(text: str) -> dict[Path, int]:
 
 def _keys(text: str) -> Iterator[tuple[Path, int]]:
     table: Path = ()
-    position = _after(_SKIPPED, text, 0)
+    position = _end_of_match(_SKIPPED, text, 0)
     while position < len(text):
         start = position
         header = text[position] == "["
@@ -62,7 +62,7 @@ def _keys(text: str) -> Iterator[tuple[Path, int]]:
         else:
             yield table + path, start
             position = _value_end(text, text.index("=", key.end()) + 1)
-        position = _after(_SKIPPED, text, position)
+        position = _end_of_match(_SKIPPED, text, position)
 
 
 def _parts(key: str) -> Path:
@@ -84,7 +84,7 @@ def _value_end(text: str, position: int) -> int:
     while position < len(text):
         letter = text[position]
         if letter in "\"'":
-            position = _after(_TEXT, text, position)
+            position = _end_of_match(_TEXT, text, position)
             continue
         if letter == "#":
             end = text.find("\n", position)
@@ -97,6 +97,6 @@ def _value_end(text: str, position: int) -> int:
     return position
 
 
-def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+def _end_of_match(pattern: re.Pattern[str], text: str, position: int) -> int:
     match = pattern.match(text, position)
     return match.end() if match and match.end() > position else position + (pattern is _TEXT)

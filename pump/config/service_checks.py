@@ -5,29 +5,22 @@ Every function raises BadValueError, one line that names the value and the remed
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
+from pump.base.paths import SOCKET_PATH_BYTES_MAX
 from pump.config.values import BadValueError, whole_number
-from pump.paths import SOCKET_PATH_BYTES_MAX
 
 WEIGHT_MAX = 1000
 
 
-def absolute(text: str) -> str:
-    """Checks an absolute path; "" for none. Raises BadValueError."""
-    if text and (not text.startswith("/") or "\0" in text):
-        raise BadValueError(f"must be an absolute path, not '{text[:40]}'")
-    return text
-
-
-def socket(text: str) -> str:
-    """Checks an absolute path of a socket, which has a maximum length; "" for none. Raises
-    BadValueError."""
-    if len(absolute(text).encode()) > SOCKET_PATH_BYTES_MAX:
+def socket(path: str) -> str:
+    """Checks the length of a socket's path. Raises BadValueError."""
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise BadValueError(
-            f"'{text[:40]}...' exceeds the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
+            f"'{path[:40]}...' exceeds the {SOCKET_PATH_BYTES_MAX} bytes of a socket's path"
         )
-    return text
+    return path
 
 
 def address(text: str) -> str:

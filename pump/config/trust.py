@@ -1,7 +1,7 @@
 """Manages the user's list of trusted files of folders (pump.toml), by absolute path and content.
 
 A private file of the user contains one SHA-256 for each path, so a changed file loses its trust.
-Imported only for folders' files with settings that need trust (schema.FOLDER), and by
+Imported only for folders' files with settings that need trust (Setting.folder), and by
 `pump config`.
 """
 
@@ -13,8 +13,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from pump import folders, inputs, outputs
-from pump.names import quoted
+from pump.base import folders, inputs, outputs, paths
+from pump.base.names import quoted
 
 STORE_BYTES_MAX = 1 << 20
 PATHS_MAX = 1000
@@ -29,15 +29,12 @@ class TrustError(Exception):
 def store_path(environ: Mapping[str, str]) -> str:
     """Returns the path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
     Raises TrustError if the environment names no home."""
-    base = environ.get("XDG_STATE_HOME", "")
-    if not base.startswith("/"):
-        home = environ.get("HOME", "")
-        if not home.startswith("/"):
-            raise TrustError(
-                "HOME is not set, so pump has no place for the list of trusted files; set HOME"
-            )
-        base = os.path.join(home, ".local", "state")
-    return os.path.join(base, "pump", "trusted.json")
+    path = paths.users_path(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
+    if not path:
+        raise TrustError(
+            "HOME is not set, so pump has no place for the list of trusted files; set HOME"
+        )
+    return path
 
 
 def digest(content: bytes) -> str:

@@ -24,7 +24,7 @@ FRAMEWORKS = (torch, jax, cupy, rmm)
 
 def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
     """Returns the combined advice of all frameworks. granularity: one of GRANULARITIES
-    (config/job.py).
+    (config/checks.py).
 
     With `auto` there are no conflicts, because a framework with a conflict is not changed.
     """

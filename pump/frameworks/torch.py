@@ -68,7 +68,9 @@ def tensor(environ: Mapping[str, str]) -> Advice:
         )
     kept = {key: value for key, value in options.items() if key not in NATIVE_ONLY}
     value = _text({"backend": "cudaMallocAsync", **kept})
-    return Advice(dict.fromkeys(_names_to_set(environ), value), conflicts, notes)
+    # PyTorch before 2.9 knows only the older name, so that one is always set.
+    names = [name for name in NAMES if name == NAMES[1] or environ.get(name)]
+    return Advice(dict.fromkeys(names, value), conflicts, notes)
 
 
 def _options(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -80,8 +82,3 @@ def _options(environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 def _text(options: Mapping[str, str]) -> str:
     return ",".join(f"{key}:{value}" for key, value in options.items())
-
-
-def _names_to_set(environ: Mapping[str, str]) -> list[str]:
-    """Returns the older name, the only one before PyTorch 2.9, and the newer name if it is set."""
-    return [name for name in NAMES if name == NAMES[1] or environ.get(name)]

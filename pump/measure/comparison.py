@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from pump.base.names import one_line, quoted
 from pump.measure.paired import Enclosed, enclosing
-from pump.names import one_line, quoted
 from pump.report.words import many
 
 PLAIN = "plain"

@@ -105,7 +105,7 @@ class Original:
                 bytes_most -= more
                 kept.append(entry)
             elif os.access(entry.path, os.W_OK):
-                self._leave(entry, more)
+                self._leave_out(entry, more)
             else:
                 self._direct.append((entry.path, entry.place))
         self._files = kept
@@ -143,7 +143,7 @@ class Original:
         for path, place in self._direct:
             os.symlink(path, os.path.join(target, place))
         for entry in reversed(self._folders):
-            _set_status(entry, os.path.join(target, entry.place))
+            _copy_status(entry, os.path.join(target, entry.place))
 
     def moved(self, word: str, target: str) -> str:
         """Returns a command's argument for a run in the copy at `target`: the absolute path of a
@@ -164,7 +164,7 @@ class Original:
         except PermissionError:
             names = []
         if not is_root and len(names) > self._entries_left:
-            self._leave(folder, None)
+            self._leave_out(folder, None)
             return
         self._folders.append(folder)
         for name in names:
@@ -186,16 +186,16 @@ class Original:
         elif not stat.S_ISREG(mode):  # sockets, pipes and devices connect to others
             self._direct.append((entry.path, entry.place))
         elif self._entries_left < 0:
-            self._leave(entry, entry.bytes())
+            self._leave_out(entry, entry.bytes())
         else:
             self._files.append(entry)
 
     def _add_link(self, entry: _Entry) -> None:
         real = os.path.realpath(entry.path)
-        if self._place(_hop(entry.path)) is not None or self._place(real) is not None:
+        if self._place(_next_target(entry.path)) is not None or self._place(real) is not None:
             self._inside.append((entry.path, entry.place))
         elif _is_below(self.folder, real):
-            self._leave(entry, None)
+            self._leave_out(entry, None)
         elif not os.path.exists(real) or real == self._without:
             self._direct.append((entry.path, entry.place))
         else:
@@ -208,11 +208,11 @@ class Original:
         if any(os.path.lexists(os.path.join(entry.path, name)) for name in ENVIRONMENT):
             self._direct.append((entry.path, entry.place))
         elif os.path.ismount(entry.path) or self._entries_left <= 0:
-            self._leave(entry, None)
+            self._leave_out(entry, None)
         else:
             self._waiting.append(entry)
 
-    def _leave(self, entry: _Entry, count: int | None) -> None:
+    def _leave_out(self, entry: _Entry, count: int | None) -> None:
         self._direct.append((entry.path, entry.place))
         self.left.append(Left(entry.place, count))
 
@@ -226,7 +226,7 @@ class Original:
 
     def _text(self, target: str, path: str, place: str) -> str:
         """Returns a link's text in the copy: the original's, if that leads to the right place."""
-        there = self._place(_hop(path)) or self._place(os.path.realpath(path)) or "."
+        there = self._place(_next_target(path)) or self._place(os.path.realpath(path)) or "."
         with contextlib.suppress(OSError):
             text = os.readlink(path)
             beside = os.path.normpath(os.path.join(os.path.dirname(place), text))
@@ -270,7 +270,7 @@ def _copied(entry: _Entry, there: str) -> bool:
             os.close(copy)
     finally:
         os.close(source)
-    _set_status(entry, there)
+    _copy_status(entry, there)
     return True
 
 
@@ -304,13 +304,13 @@ def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-def _set_status(entry: _Entry, there: str) -> None:
+def _copy_status(entry: _Entry, there: str) -> None:
     with contextlib.suppress(OSError):
         os.utime(there, ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
         os.chmod(there, entry.status.st_mode & PERMISSIONS)
 
 
-def _hop(link: str) -> str:
+def _next_target(link: str) -> str:
     """Returns a link's target after one step, its folders resolved; it may be another link."""
     head, tail = os.path.split(os.path.join(os.path.dirname(link), os.readlink(link)))
     if tail in ("", ".", ".."):

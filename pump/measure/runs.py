@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from pump.names import one_line
+from pump.base.names import one_line
 
 TIMEOUT_S = 10.0
 """Time between the signal that ends a command and SIGKILL."""
@@ -47,7 +47,7 @@ class Ran(NamedTuple):
     @property
     def out_of_memory(self) -> bool:
         """Returns whether the command failed and reported a lack of memory."""
-        lines = self._end().splitlines()
+        lines = end(self.log).splitlines()
         said = b"\n".join(line for line in lines if not line.startswith(b"pump"))  # not pump's own
         return self.status != 0 and OUT_OF_MEMORY.search(said) is not None
 
@@ -64,14 +64,11 @@ class Ran(NamedTuple):
     def last(self, pattern: re.Pattern[bytes]) -> float | None:
         """Returns the number in the first group of the last match of `pattern` in the log; None
         without a match, or if the number is not above 0."""
-        found = [match[1] for match in pattern.finditer(self._end())]
+        found = [match[1] for match in pattern.finditer(end(self.log))]
         with contextlib.suppress(ValueError, TypeError):  # not a number, or no such group
             number = float(found[-1]) if found else 0.0
             return number if 0 < number < float("inf") else None
         return None
-
-    def _end(self) -> bytes:
-        return end(self.log)
 
 
 def end(log: Path) -> bytes:
@@ -99,7 +96,7 @@ class Stop:
     def __enter__(self) -> Stop:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's choice stays
-                self._before[number] = signal.signal(number, self._come)
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -114,7 +111,7 @@ class Stop:
         if self.number and group:  # the signal came before the group was known
             self._end(self.number)
 
-    def _come(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         again, self.number = bool(self.number), self.number or number
         if self._group:
             self._end(signal.SIGKILL if again else number)
@@ -125,9 +122,9 @@ class Stop:
 
         def too_late() -> None:
             if self._group == group:
-                _kill(group)
+                _signal(group, signal.SIGKILL)
 
-        _later(TIMEOUT_S, too_late)
+        _call_later(TIMEOUT_S, too_late)
 
 
 def run(
@@ -162,9 +159,9 @@ def run(
 
         def too_long() -> None:
             late.set()
-            _kill(process.pid)
+            _signal(process.pid, signal.SIGKILL)
 
-        timer = None if seconds_most is None else _later(seconds_most, too_long)
+        timer = None if seconds_most is None else _call_later(seconds_most, too_long)
         try:
             # The group keeps its id until the process has been waited for, so only processes of
             # this run are killed.
@@ -174,20 +171,16 @@ def run(
             if timer is not None:
                 timer.cancel()
             stop.begun(0)
-            _kill(process.pid)
+            _signal(process.pid, signal.SIGKILL)
             status = process.wait()
     return Ran(status, seconds, log, late.is_set())
 
 
-def _later(seconds: float, do: Callable[[], None]) -> threading.Timer:
+def _call_later(seconds: float, do: Callable[[], None]) -> threading.Timer:
     timer = threading.Timer(seconds, do)
     timer.daemon = True
     timer.start()
     return timer
-
-
-def _kill(group: int) -> None:
-    _signal(group, signal.SIGKILL)
 
 
 def _signal(group: int, number: int) -> None:

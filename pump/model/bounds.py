@@ -18,14 +18,6 @@ def without_reserve(memory_bytes: int, percent: float = RESERVE_PERCENT) -> int:
     return memory_bytes - int(memory_bytes // 100 * percent)
 
 
-def with_reserve(budget_bytes: int, percent: float = RESERVE_PERCENT) -> int:
-    """Inverts `without_reserve`: returns whole blocks of bytes that leave at least this budget."""
-    memory_bytes = int(budget_bytes / (100 - percent) * 100) // BLOCK_BYTES * BLOCK_BYTES
-    while without_reserve(memory_bytes, percent) < budget_bytes:
-        memory_bytes += BLOCK_BYTES
-    return memory_bytes
-
-
 SLICE_BLOCKS_LEAST = 4
 SLICE_BLOCKS_MOST = 16
 SLICE_US = 700

@@ -44,8 +44,8 @@ TURN_S: Final = (8.0, 30.0)
 LACKS_S: Final = 27.0
 """A waiting user that lacks this many seconds of its share ends the turn of a user that lacks less
 [guessed]."""
-LOOK_S: Final = 1.0
-"""Least difference of the two users' lacks in seconds, so that turns do not end at each look
+LEAD_S: Final = 1.0
+"""Least difference of the two users' lacks in seconds, so that turns do not end at each update
 [guessed]."""
 FREE_S: Final = 30.0
 """How many seconds more of GPU time a user may have had than others before its part-time jobs wait,
@@ -133,7 +133,7 @@ class Turns:
         self._users, self._jobs = Account(), Account()
         """Seconds of turns, divided by weights and priorities."""
         self._shares: dict[int, float] = {}
-        """Shares of the users that were present at the last look."""
+        """Shares of the users that were present at the last update."""
         self._lacks: dict[int, float] = {}
         """By user, the most seconds of its share that it lacks over any period until now in which
         it was present."""
@@ -161,7 +161,7 @@ class Turns:
 
     @property
     def crowded(self) -> bool:
-        """Returns whether jobs took turns at the last look."""
+        """Returns whether jobs took turns at the last update."""
         return self._crowded
 
     @property
@@ -169,16 +169,16 @@ class Turns:
         """Returns whether the running jobs may change by time: jobs take turns, or may have to."""
         return self._crowded or bool(self._free)
 
-    def look(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
+    def update(self, now_s: float, memory_bytes: int, ready: Sequence[Ready]) -> frozenset[int]:
         """Returns the jobs that may run now: all, if no turns are needed. ready: each job once.
-        Callers look when `ready` or the memory changes, and a few times within a turn."""
+        Callers update when `ready` or the memory changes, and a few times within a turn."""
         self._charge(now_s - self._now_s)
         self._now_s = now_s
         counted = [one for one in ready if one.steady or not one.above]
         self._set_members(counted)
         wants = _wanted(ready, memory_bytes) > CROWDED * memory_bytes
         if wants:
-            self._bind(counted)
+            self._make_take_turns(counted)
         free = [one for one in counted if not (one.steady or one.user in self._bound)]
         waiting = {one.job: one for one in counted if one.steady or one.user in self._bound}
         self._free = free if wants else []
@@ -197,7 +197,7 @@ class Turns:
         return frozenset(self._running)
 
     def _charge(self, span_s: float) -> None:
-        """Charges the time since the last look to the users and jobs that could run in it."""
+        """Charges the time since the last update to the users and jobs that could run in it."""
         if not self._shares:
             return
         whole = sum(self._shares.values())
@@ -240,7 +240,7 @@ class Turns:
             user for user in self._bound if user in self._shares or self._users.knows(user)
         }
 
-    def _bind(self, counted: Sequence[Ready]) -> None:
+    def _make_take_turns(self, counted: Sequence[Ready]) -> None:
         """Makes users take turns whose part-time jobs have had too much time."""
         had = sorted((self._users.of(user), user) for user in {one.user for one in counted})
         for one in counted:
@@ -253,11 +253,11 @@ class Turns:
         have theirs first."""
         if self._leads is not None and self._leads.job in waiting and not self._is_over(waiting):
             self._leads = waiting[self._leads.job]
-            self._seat(memory_bytes, [waiting[job] for job in self._beside if job in waiting])
+            self._fill_turn(memory_bytes, [waiting[job] for job in self._beside if job in waiting])
             return
         order = sorted(waiting.values(), key=self._order)
         self._leads = order[0]
-        self._seat(memory_bytes, order[1:])
+        self._fill_turn(memory_bytes, order[1:])
         chosen = self._turn
         self._waits_s = min((self._users.of(one.user) for one in order if one.job not in chosen),
                             default=math.inf)  # fmt: skip
@@ -273,7 +273,7 @@ class Turns:
         served = {waiting[job].user for job in self._turn if job in waiting}
         most = max((self._lacks[one.user] for one in waiting.values() if one.user not in served),
                    default=0.0)  # fmt: skip
-        return most >= max(LACKS_S, self._lacks[self._leads.user] + LOOK_S)
+        return most >= max(LACKS_S, self._lacks[self._leads.user] + LEAD_S)
 
     def _order(self, one: Ready) -> tuple[float, float, float, bool, int]:
         lacks_s = self._lacks[one.user]
@@ -281,7 +281,7 @@ class Turns:
         urgent_s = -lacks_s if lacks_s >= LACKS_S else 0.0
         return urgent_s, *had_s, one.job in self._turn, one.job
 
-    def _seat(self, memory_bytes: int, order: Iterable[Ready]) -> None:
+    def _fill_turn(self, memory_bytes: int, order: Iterable[Ready]) -> None:
         """Lets the jobs of `order` that fit run alongside the job that has the turn."""
         assert self._leads is not None
         left = memory_bytes - (0 if self._leads.above else self._leads.wanted_bytes)

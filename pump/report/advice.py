@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Final, NamedTuple
 
-from pump.names import one_line, quoted
+from pump.base.names import one_line, quoted
 from pump.report.words import percent, plain, seconds
 
 GOOD_HITS: Final = 0.99

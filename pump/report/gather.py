@@ -116,10 +116,10 @@ class _Gathered:
         reached = reach[ends] - reach[ends - columns["op_extents"]]
         key = np.zeros(len(kind), np.int64)
         for word, name in ((form.COPY, "(copies)"), (form.MEMSET, "(memsets)")):
-            key[kind == word] = self._key(name)
+            key[kind == word] = self._kernel_number(name)
         handles, index = np.unique(columns["kernel_function"], return_inverse=True)
         names = self.summary.operations.names
-        keys = [self._key(names.get(h, f"function {h:#x}")) for h in handles.tolist()]
+        keys = [self._kernel_number(names.get(h, f"function {h:#x}")) for h in handles.tolist()]
         key[kind == form.KERNEL] = np.array(keys, np.int64)[index] if keys else 0
         real = kind != form.HINT
         if self.first_issue_ns is None and real.any():
@@ -128,7 +128,7 @@ class _Gathered:
         self.operations.append(tuple(part[real] for part in parts))
         self.count += int(np.count_nonzero(real))
 
-    def _key(self, name: str) -> int:
+    def _kernel_number(self, name: str) -> int:
         return self.kernels.setdefault(name, len(self.kernels))
 
     def _extents(self, columns: Columns) -> None:
@@ -144,7 +144,7 @@ class _Gathered:
 
     def result(self, path: str, state: str, file_bytes: int) -> Report:
         found = self.summary.result(state, file_bytes)
-        samples = _join(self.samples)
+        samples = _join_samples(self.samples)
         begin_ns, end_ns = self._launched()
         devices = []
         shares: NDArray[np.float64] = np.zeros(len(self.kernels))
@@ -168,13 +168,13 @@ class _Gathered:
             **{key: value for key, value in found.items() if key != "devices"},
             "active_seconds": max(0, end_ns - begin_ns) / 1e9,
             "sampled": bool(len(samples["sample_device"])),
-            "moved_to_gpu_bytes": _last(samples, "sample_moved_to_gpu_bytes"),
-            "moved_to_host_bytes": _last(samples, "sample_moved_to_host_bytes"),
+            "moved_to_gpu_bytes": _last_value(samples, "sample_moved_to_gpu_bytes"),
+            "moved_to_host_bytes": _last_value(samples, "sample_moved_to_host_bytes"),
             "devices": devices,
             "operations_series": self._executed(begin_ns),
             "pace": self._pace(),
             "kernel_list": kernels,
-            "top_extents": self._top(),
+            "top_extents": self._top_extents(),
             "hops": self.hops.result(),
         }
 
@@ -197,7 +197,7 @@ class _Gathered:
         mine = of_device == device
         done_ns = self._done_ns(signed(seq[mine]), stream[mine])
         interval = np.clip(np.searchsorted(times, done_ns) - 1, 0, len(times) - 2)
-        misses = _missing(samples)
+        misses = _count_misses(samples)
         new = np.maximum(np.diff(misses), 0).astype(np.float64)
         new[0] += misses[0]
         whole = np.bincount(interval, reached[mine], len(new))
@@ -251,7 +251,7 @@ class _Gathered:
         seconds = (known[chosen] - self.first_issue_ns) / 1e9
         return {"operations": (chosen + 1.0).tolist(), "seconds": seconds.tolist()}
 
-    def _top(self) -> list[dict[str, int]]:
+    def _top_extents(self) -> list[dict[str, int]]:
         """Returns the extents with the largest products of uses and length."""
         ranked = sorted(self.extents.items(), key=lambda item: -item[0][3] * item[1])
         return [
@@ -267,7 +267,7 @@ class _Gathered:
         ]
 
 
-def _join(parts: list[Columns]) -> Columns:
+def _join_samples(parts: list[Columns]) -> Columns:
     names = [name for name in form.FIELDS if name.startswith("sample_")]
     empty: Columns = {name: np.zeros(0, form.FIELDS[name].dtype) for name in names}
     return {name: np.concatenate([empty[name], *(p[name] for p in parts)]) for name in names}
@@ -278,18 +278,18 @@ def _of_device(samples: Columns, device: int) -> Columns:
     return {name: column[mine] for name, column in samples.items()}
 
 
-def _last(samples: Columns, name: str) -> int:
+def _last_value(samples: Columns, name: str) -> int:
     return int(samples[name][-1]) if len(samples[name]) else 0
 
 
-def _missing(samples: Columns) -> Array:
+def _count_misses(samples: Columns) -> Array:
     misses: Array = np.sum([signed(samples[f"sample_blocks_{cause}"]) for cause in CAUSES], axis=0)
     return misses
 
 
 def _totals(samples: Columns) -> dict[str, int]:
     names = ("used", "hit", *CAUSES)
-    totals = {f"blocks_{name}": _last(samples, f"sample_blocks_{name}") for name in names}
+    totals = {f"blocks_{name}": _last_value(samples, f"sample_blocks_{name}") for name in names}
     resident = signed(samples["sample_resident_bytes"])
     allocated = signed(samples["sample_allocated_bytes"])
     totals["resident_bytes_peak"] = int(resident.max()) if len(resident) else 0

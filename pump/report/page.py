@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pump
-from pump.names import readable_kernel
+from pump.base.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series
@@ -100,11 +100,11 @@ def page(report: dict[str, Any]) -> str:
         *_head(report),
         *_lost(report),
         "<h2>Why, and what to do</h2>",
-        *map(_card, advise(report)),
+        *map(_advice_card, advise(report)),
     ]
     devices, x = report["devices"], svg.time_axis(_until(report))
     for device in devices:
-        parts += _misses(device, x, _of_device(report, device))
+        parts += _misses(device, x, _gpu_suffix(report, device))
     for device in devices:
         parts += _places(device, x)
     if devices:
@@ -158,7 +158,7 @@ def _spans(work: float, maybe: float, lost: float) -> list[tuple[float, str, str
     ]
 
 
-def _card(item: Advice) -> str:
+def _advice_card(item: Advice) -> str:
     return (
         f'<div class="advice"><p>{_escape(item.found)}</p><p><b>{_escape(item.advice)}</b></p>'
         f'<div class="cmd"><code>{_escape(item.command)}</code>'
@@ -175,7 +175,7 @@ def _plot(drawn: str) -> str:
     return f'<div class="gutter">{drawn}</div>'
 
 
-def _of_device(report: dict[str, Any], device: dict[str, Any]) -> str:
+def _gpu_suffix(report: dict[str, Any], device: dict[str, Any]) -> str:
     """Returns the GPU for a heading if there are several, else ""."""
     return f", GPU {device['device']}" if len(report["devices"]) > 1 else ""
 
@@ -246,7 +246,9 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
     if len(xs) > 1:
         most = svg.crest([value for one in both for value in one.values])
         ticks = svg.byte_steps(max(1.0, most))
-        drawn = svg.lines("transfers", xs, both, words=_bytes_a_second, x=x, y_steps=ticks)
+        drawn = svg.lines(
+            "transfers", xs, both, words=lambda value: f"{size(value)}/s", x=x, y_steps=ticks
+        )
         parts += [f"<h2>Transfers{everywhere}</h2>", _plot(drawn)]
         parts.append(_legend((one.name, one.colour) for one in both))
     if len(executed) > 1:
@@ -257,10 +259,6 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
         )
         parts += [f"<h2>Operations executed{everywhere}</h2>", _plot(drawn)]
     return parts
-
-
-def _bytes_a_second(value: float) -> str:
-    return f"{size(value)}/s"
 
 
 def _kernels(report: dict[str, Any]) -> list[str]:

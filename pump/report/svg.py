@@ -22,8 +22,6 @@ TOP, UNDER = 16, 26
 """Pixels above the plot, and below it for the labels of the x axis."""
 BOX: Final = 1000
 BAR: Final = 28
-WIDTH, GUTTER, MARGIN, TITLE = 860, 78, 22, 30
-"""Pixels of a picture in its own file: its width, and the margins around the plot."""
 TICKS: Final = 5
 LETTER: Final = 7
 """Upper bound of the mean width of a letter, in pixels."""
@@ -35,10 +33,6 @@ stroke:var(--page,#fff);stroke-width:3px;stroke-linejoin:round}
 .at{opacity:0}.at:hover{opacity:1}.at rect{fill:transparent}.at line{stroke:var(--ink,#222)}
 .at text{fill:var(--ink,#222);stroke:none}.at .said{fill:var(--page,#fff);opacity:.92}
 """
-IN_THE_DARK: Final = (
-    "@media(prefers-color-scheme:dark){:root{filter:invert(.87) hue-rotate(180deg)}}"
-)
-"""In dark mode, a picture in a file inverts its brightness and keeps its hues."""
 USUAL: Final = 0.97
 """Share of the values that are not spikes."""
 SPIKE: Final = 1.5
@@ -143,16 +137,16 @@ def stacked(
     shapes, below = [], [0.0] * len(xs)
     for layer in layers:
         above = [a + b for a, b in zip(below, layer.values, strict=True)]
-        points = f"{_path(x, y, xs, above)} {_path(x, y, xs[::-1], below[::-1])}"
+        points = f"{points_of(x, y, xs, above)} {points_of(x, y, xs[::-1], below[::-1])}"
         shapes.append(f'<polygon fill="{layer.colour}" points="{points}"/>')
         below = above
-    parts = [*_axes(x, y), _box(shapes)]
+    parts = [*grid(x, y), box(shapes)]
     if mark:
         height = _height(y, mark[1])
         parts += [_across("halo", height), _across("mark", height)]
-        parts += [_text("99.5%", height - 5, mark[0], "end", ' style="fill:var(--ink,#222)"')]
+        parts += [text_at("99.5%", height - 5, mark[0], "end", ' style="fill:var(--ink,#222)"')]
     middles = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
-    return _svg(label, [*parts, *_readouts(x, y, middles, xs, layers)])
+    return _svg(label, [*parts, *readouts(x, y, middles, xs, layers)])
 
 
 def lines(
@@ -171,53 +165,15 @@ def lines(
     corners = [end for pair in pairwise(edges) for end in pair]
     cut = [[min(value, y.high) for value in one.values for _ in range(2)] for one in series]
     shapes = [
-        _line(one.colour, _path(x, y, corners, values))
+        polyline(one.colour, points_of(x, y, corners, values))
         for one, values in zip(series, cut, strict=True)
     ]
-    parts = [*_axes(x, y), _box(shapes)]
+    parts = [*grid(x, y), box(shapes)]
     greatest = max([0.0, *(value for one in series for value in one.values)])
     if greatest > y.high * 1.0001:
         said = f"cut off; the peak is {words(greatest)}"
-        parts.append(_text("100%", TOP - 5, said, "end"))
-    return _svg(label, [*parts, *_readouts(x, y, edges, xs, series)])
-
-
-def curves(
-    label: str,
-    xs: Sequence[float],
-    series: Sequence[Series],
-    *,
-    x: Axis,
-    y: Axis,
-    x_unit: str,
-    mark: tuple[str, float] | None = None,
-) -> str:
-    """Draws a picture for a file: lines through the values at `xs`, with their names. mark: the
-    name of a dashed line, and its x."""
-    shapes = [_line(one.colour, _path(x, y, xs, one.values)) for one in series]
-    parts = [*_axes(x, y), _box(shapes)]
-    if mark:
-        at, end = _at(x, mark[1]), TOP + HEIGHT
-        parts.append(f'<line class="mark" x1="{at}" x2="{at}" y1="{TOP}" y2="{end}"/>')
-        parts.append(_text(at, TOP + 12, mark[0], "start", ' dx="5"'))
-    for number, one in enumerate(series):
-        place = TOP + 12 + 16 * number
-        parts.append(_text("99%", place, one.name, "end", f' style="fill:{one.colour}"'))
-    order = sorted(range(len(xs)), key=lambda number: xs[number])
-    ordered = [xs[number] for number in order]
-    sorted_series = [one._replace(values=[one.values[n] for n in order]) for one in series]
-    edges = [x.low, *((a + b) / 2 for a, b in pairwise(ordered)), x.high]
-    parts += _readouts(x, y, edges, ordered, sorted_series)
-    inner, height = TOP + HEIGHT + UNDER, TITLE + TOP + HEIGHT + UNDER + 20
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{html.escape(label)}" '
-        f'viewBox="0 0 {WIDTH} {height}"><style>{STYLE}{IN_THE_DARK}</style>'
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
-        f"{_text(str(GUTTER), 22, label, 'start', _BOLD)}"
-        f"{_text(str(WIDTH - MARGIN), height - 8, x_unit, 'end')}"
-        f'<svg x="{GUTTER}" y="{TITLE}" width="{WIDTH - GUTTER - MARGIN}" height="{inner}" '
-        f'overflow="visible">{"".join(parts)}</svg></svg>\n'
-    )
+        parts.append(text_at("100%", TOP - 5, said, "end"))
+    return _svg(label, [*parts, *readouts(x, y, edges, xs, series)])
 
 
 def bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], x: Axis) -> str:
@@ -225,21 +181,21 @@ def bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]
     and tooltip of each."""
     parts, y = [], TOP
     for name, spans in rows:
-        parts.append(_text("0", y + 8, name, "start"))
+        parts.append(text_at("0", y + 8, name, "start"))
         y += 16
         begin = 0.0
         for length, colour, said in spans:
             width = f"{100 * (x.part(begin + length) - x.part(begin)):.2f}%"
             parts.append(
-                f'<rect x="{_at(x, begin)}" y="{y}" width="{width}" height="{BAR}" '
+                f'<rect x="{x_of(x, begin)}" y="{y}" width="{width}" height="{BAR}" '
                 f'fill="{colour}"><title>{html.escape(said)}</title></rect>'
             )
             begin += length
         y += BAR + 12
     for tick in x.ticks:
-        at = _at(x, tick)
+        at = x_of(x, tick)
         parts.insert(0, f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{y}"/>')
-        parts.append(_text(at, y + 14, x.words(tick), _anchor(x.part(tick))))
+        parts.append(text_at(at, y + 14, x.words(tick), _anchor(x.part(tick))))
     return _svg(label, parts, y + 20)
 
 
@@ -254,10 +210,8 @@ def rates(xs: Sequence[float], totals: Sequence[float]) -> list[float]:
     return found
 
 
-_BOLD: Final = ' style="font-weight:600;fill:#222"'
-
-
-def _at(x: Axis, value: float) -> str:
+def x_of(x: Axis, value: float) -> str:
+    """Returns where a value is along x, as a percentage."""
     return f"{100 * x.part(value):.2f}%"
 
 
@@ -274,38 +228,42 @@ def _tick(y: Axis, value: float) -> str:
     return "0" if text.startswith(("0 ", "0/")) else text
 
 
-def _axes(x: Axis, y: Axis) -> list[str]:
+def grid(x: Axis, y: Axis) -> list[str]:
+    """Returns the lines and labels of both axes."""
     parts = []
     for value in y.ticks:
         height = _height(y, value)
         parts.append(_across("grid", height))
-        parts.append(_text("-8", height + 4, _tick(y, value), "end"))
+        parts.append(text_at("-8", height + 4, _tick(y, value), "end"))
     for value in x.ticks:
-        at = _at(x, value)
-        parts.append(_text(at, TOP + HEIGHT + 18, x.words(value), _anchor(x.part(value))))
+        at = x_of(x, value)
+        parts.append(text_at(at, TOP + HEIGHT + 18, x.words(value), _anchor(x.part(value))))
     return parts
 
 
-def _path(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> str:
+def points_of(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> str:
+    """Returns the points (xs, ys) for a shape in a box."""
     pairs = zip(xs, ys, strict=True)
     return " ".join(f"{BOX * x.part(a):.1f},{HEIGHT * (1 - y.part(b)):.1f}" for a, b in pairs)
 
 
-def _box(shapes: Sequence[str]) -> str:
+def box(shapes: Sequence[str]) -> str:
+    """Returns a box of BOX units with these shapes."""
     return (
         f'<svg y="{TOP}" width="100%" height="{HEIGHT}" viewBox="0 0 {BOX} {HEIGHT}" '
         f'preserveAspectRatio="none" overflow="visible">{"".join(shapes)}</svg>'
     )
 
 
-def _line(colour: str, points: str) -> str:
+def polyline(colour: str, points: str) -> str:
+    """Returns a line through points of `points_of`."""
     return (
         f'<polyline fill="none" stroke="{colour}" stroke-width="1.8" '
         f'vector-effect="non-scaling-stroke" points="{points}"/>'
     )
 
 
-def _readouts(
+def readouts(
     x: Axis, y: Axis, edges: Sequence[float], xs: Sequence[float], series: Sequence[Series]
 ) -> list[str]:
     """Returns the values at xs, each shown while the pointer is between its two edges."""
@@ -336,7 +294,8 @@ def _readouts(
     return parts
 
 
-def _text(x: str, y: float, words: str, anchor: str, more: str = "") -> str:
+def text_at(x: str, y: float, words: str, anchor: str, more: str = "") -> str:
+    """Returns a label at a position. more: attributes."""
     return f'<text x="{x}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from pump.names import readable_kernel
+from pump.base.names import readable_kernel
 from pump.report.advice import advise, time_lost, waited_for_turns
 from pump.report.words import command, memory, percent, plain, seconds, size
 
@@ -17,9 +17,9 @@ LABEL = 13
 def text(report: dict[str, Any]) -> str:
     """Returns the report of pump.report.gather for a terminal."""
     turns = waited_for_turns(report)
-    lines = [time_lost(report), *_item("command", command(report["command"])), ""]
+    lines = [time_lost(report), *_wrapped_item("command", command(report["command"])), ""]
     for item in advise(report):
-        lines += _item(item.key, f"{item.found} {item.advice}")
+        lines += _wrapped_item(item.key, f"{item.found} {item.advice}")
         lines += [f"{'':<{LABEL}}$ {item.command}"]
     facts = [
         ("recording", f"{report['file']} ({report['state']}), {plain(report['recorded'])}, policy "
@@ -33,9 +33,9 @@ def text(report: dict[str, Any]) -> str:
     ]  # fmt: skip
     for device in report["devices"]:
         facts += _device(device)
-    lines += ["", *(line for name, words in facts for line in _item(name, words))]
+    lines += ["", *(line for name, words in facts for line in _wrapped_item(name, words))]
     lines += ["", "  missed blocks     time   launches   kernel (misses and times are estimates)"]
-    for kernel in sorted(report["kernel_list"], key=_weight)[:SHOWN]:
+    for kernel in sorted(report["kernel_list"], key=_sort_key)[:SHOWN]:
         time = kernel["estimated_seconds"]
         lines.append(
             f"{kernel['estimated_missed_blocks']:>15,.0f}{seconds(time) if time else '-':>9}"
@@ -44,14 +44,14 @@ def text(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _item(name: str, words: str) -> list[str]:
+def _wrapped_item(name: str, words: str) -> list[str]:
     begin = f"{name:<{LABEL}}"
     return textwrap.wrap(
         words, WIDTH, initial_indent=begin, subsequent_indent=" " * LABEL, break_on_hyphens=False
     )
 
 
-def _weight(kernel: dict[str, Any]) -> tuple[float, float]:
+def _sort_key(kernel: dict[str, Any]) -> tuple[float, float]:
     return -kernel["estimated_missed_blocks"], -(kernel["estimated_seconds"] or 0.0)
 
 

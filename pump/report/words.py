@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pump.names import printable
+from pump.base.names import printable
 
 
 def size(count: float, decimals: int = 1) -> str:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
-from pump.names import readable_kernel
+from pump.base.names import readable_kernel
 from pump.trace import format as form
 from pump.trace import records as rec
 from pump.trace.info import opened

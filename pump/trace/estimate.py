@@ -182,7 +182,7 @@ class OwnTimes:
         exact = self._of_kind.get((shape, reach))
         if not exact:
             return usual_ns
-        own_ns = _lowest_eighth(exact)
+        own_ns = sorted(exact)[len(exact) // 8]
         return own_ns if len(exact) >= SAMPLES_LEAST else min(own_ns, usual_ns)
 
     def mean_ns(self, name: int) -> float | None:
@@ -199,7 +199,3 @@ _Samples = deque[int]
 
 def _samples() -> deque[Any]:
     return deque(maxlen=SAMPLES_MOST)
-
-
-def _lowest_eighth(samples: _Samples) -> int:
-    return sorted(samples)[len(samples) // 8]

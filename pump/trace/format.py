@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pump.outputs import TRACE_MAGIC
+from pump.base.outputs import TRACE_MAGIC
 
 MAGIC: Final = TRACE_MAGIC
 VERSION: Final = 1

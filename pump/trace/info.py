@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from pump import inputs, outputs
-from pump.nvml import gpu_uuid
+from pump.base import inputs, outputs
+from pump.base.nvml import gpu_uuid
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
@@ -98,7 +98,7 @@ class Summary:
     def add(self, columns: Columns) -> None:
         """Counts the rows of the next chunk."""
         for record in rows_of(columns, _RARE_GROUPS):
-            self._rare(record)
+            self._add_rare(record)
         self.operations.add(columns)
         self.memory.add(columns)
         self.gaps.add(columns)
@@ -109,7 +109,7 @@ class Summary:
                 self.begin_ns = low if self.begin_ns is None else min(low, self.begin_ns)
                 self.end_ns = max(high, self.end_ns)
 
-    def _rare(self, record: rec.Record) -> None:
+    def _add_rare(self, record: rec.Record) -> None:
         match record:
             case rec.Name() | rec.Params():
                 self.operations.know(record)
@@ -189,7 +189,7 @@ class Operations:
 
     def add(self, columns: Columns) -> None:
         """Counts the operations of the next chunk."""
-        kind = _only(columns, "kind", form.ROWS_OF["op"])
+        kind = _values_of_kinds(columns, "kind", form.ROWS_OF["op"])
         real = kind != form.HINT
         for word in form.OPERATIONS:
             self.kinds[word] += int(np.count_nonzero(kind == word))
@@ -199,10 +199,10 @@ class Operations:
         self._extent_bytes += float(columns["extent_length_bytes"][uses].sum(dtype=np.float64))
         name = np.zeros(len(kind), np.int64)
         for word in (form.COPY, form.MEMSET):
-            name[kind == word] = self._number(f"({KIND_WORDS[word]})")
+            name[kind == word] = self._number_of(f"({KIND_WORDS[word]})")
         name[kind == form.KERNEL] = self._kernel_names(columns["kernel_function"])
         key = self._keys()[name]
-        self._own_times(columns, kind, name)
+        self._add_own_times(columns, kind, name)
         if len(self._signatures) < NAMES_MAX:
             self._signatures.update(np.unique(columns["kernel_signature"]).tolist())
         stream = columns["op_stream"]
@@ -218,7 +218,7 @@ class Operations:
         self._graph_launches += len(columns["graph_operations"])
         self._graph_operations += int(columns["graph_operations"].sum(dtype=np.uint64))
 
-    def _own_times(self, columns: Columns, kind: Column, name: Column) -> None:
+    def _add_own_times(self, columns: Columns, kind: Column, name: Column) -> None:
         shape = -1 - name
         signatures, index = np.unique(columns["kernel_signature"], return_inverse=True)
         shapes = np.array([self._shape_of(one) for one in signatures.tolist()], np.int64)
@@ -254,11 +254,11 @@ class Operations:
         """Returns the own time of an operation of this recording; None without a sample."""
         kernel = operation.kind == form.KERNEL
         word = "" if kernel else f"({KIND_WORDS[operation.kind]})"
-        shape = self._shape_of(operation.signature) if kernel else -1 - self._number(word)
+        shape = self._shape_of(operation.signature) if kernel else -1 - self._number_of(word)
         reach_bytes = sum(extent.length_bytes for extent in operation.extents)
         return self.own_times.own_ns(shape, reach_bytes)
 
-    def _number(self, name: str) -> int:
+    def _number_of(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def _keys(self) -> Column:
@@ -275,7 +275,7 @@ class Operations:
             if name not in self.kernels and len(self.kernels) >= NAMES_MAX:
                 name = "(others)"
             self.kernels[name] += count
-            numbers[number] = self._number(name)
+            numbers[number] = self._number_of(name)
         return numbers[index]
 
     def result(self) -> dict[str, Any]:
@@ -312,7 +312,7 @@ class Memory:
         kinds = (*form.ROWS_OF["range"], form.RESYNC)
         slot, length = columns["range_slot"].tolist(), columns["range_length_bytes"].tolist()
         at = 0
-        for kind in _only(columns, "kind", kinds).tolist():
+        for kind in _values_of_kinds(columns, "kind", kinds).tolist():
             if kind == form.RESYNC:
                 self._live.clear()
                 self._bytes = 0
@@ -399,6 +399,6 @@ def _device(device: rec.Device, budgets: set[int]) -> dict[str, Any]:
     }
 
 
-def _only(columns: Columns, name: str, kinds: tuple[int, ...]) -> Column:
+def _values_of_kinds(columns: Columns, name: str, kinds: tuple[int, ...]) -> Column:
     values = columns[name]
     return values[np.isin(columns["kind"], kinds)]

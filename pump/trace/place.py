@@ -1,11 +1,11 @@
 """Manages the paths and locks of a recording, during and after writing. Reads no contents.
 
 DESIGN
-  A recording to FILE is written to a draft next to it, FILE.part-XXXXXXXX (pump/outputs.py), which
-  is renamed to FILE when it ends. Until then the writer holds a lock on both. The lock on the draft
-  shows readers that the recording is still being written, and that its writer was not killed. The
-  lock on FILE, which is created empty if it does not exist, keeps two jobs from recording to one
-  file. The draft of a killed writer keeps its name, and can be read.
+  A recording to FILE is written to a draft next to it, FILE.part-XXXXXXXX (pump/base/outputs.py),
+  which is renamed to FILE when it ends. Until then the writer holds a lock on both. The lock on the
+  draft shows readers that the recording is still being written, and that its writer was not killed.
+  The lock on FILE, which is created empty if it does not exist, keeps two jobs from recording to
+  one file. The draft of a killed writer keeps its name, and can be read.
 
   A folder is opened once, and all calls use its descriptor. So a writer is not redirected if the
   folder is moved, or if a link takes its place.
@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 
-from pump import inputs, outputs
+from pump.base import inputs, outputs
 
 PARTS_MAX = 10_000
 """Most names of a folder that are searched for drafts."""
@@ -86,10 +86,10 @@ def claim(name: str, folder: int) -> int:
     """Opens and locks the file `name` in the folder of descriptor `folder`; creates an empty one if
     there is none. Returns its descriptor, which holds the lock. Does not change its content.
 
-    Raises OSError: EBUSY while another recording is written to it; as outputs.look for a file that
-    is not empty and not a recording.
+    Raises OSError: EBUSY while another recording is written to it; as outputs.examine for a file
+    that is not empty and not a recording.
     """
-    if outputs.look(name, outputs.RECORDING, folder) is None:
+    if outputs.examine(name, outputs.RECORDING, folder) is None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         outputs.unmask(fd, 0o600)
@@ -99,7 +99,7 @@ def claim(name: str, folder: int) -> int:
     try:
         outputs.check(os.fstat(fd), fd, outputs.RECORDING)
         lock(fd)
-        if not _is(fd, name, folder):  # another recording has just been published there
+        if not _is_same_file(fd, name, folder):  # another recording has just been published there
             raise OSError(errno.EBUSY, BUSY)
         return fd
     except OSError:
@@ -116,7 +116,7 @@ def lock(fd: int) -> None:
         raise OSError(errno.EBUSY, BUSY)
 
 
-def _is(fd: int, name: str, folder: int) -> bool:
+def _is_same_file(fd: int, name: str, folder: int) -> bool:
     try:
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -131,7 +131,7 @@ class Draft:
         """Begins a recording to `name` in the folder of descriptor `folder`, which the caller
         closes. Raises OSError as `claim` does."""
         self._name, self._folder = name, folder
-        self._made = outputs.look(name, outputs.RECORDING, folder) is None
+        self._made = outputs.examine(name, outputs.RECORDING, folder) is None
         self._claimed = claim(name, folder)
         try:
             self.fd, self.part = outputs.draft(name, folder, 0o600)
@@ -143,7 +143,7 @@ class Draft:
     def publish(self) -> None:
         """Renames the draft to the claimed file. Raises OSError, and changes nothing, if another
         file has replaced the claimed one."""
-        if not _is(self._claimed, self._name, self._folder):
+        if not _is_same_file(self._claimed, self._name, self._folder):
             raise OSError(errno.EEXIST, f"the file was replaced; the recording is in {self.part}")
         os.rename(self.part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
@@ -152,7 +152,7 @@ class Draft:
         with its final name, if this draft created it."""
         with contextlib.suppress(OSError):
             os.unlink(self.part, dir_fd=self._folder)
-            if self._made and _is(self._claimed, self._name, self._folder):
+            if self._made and _is_same_file(self._claimed, self._name, self._folder):
                 os.unlink(self._name, dir_fd=self._folder)
         self.close()
 
@@ -185,7 +185,7 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
             if entry == word or len(word) != 8 or word.strip("0123456789abcdef"):
                 continue
             with contextlib.suppress(OSError):
-                found.append((*_look_at(entry, fd, owners), os.path.join(directory, entry)))
+                found.append((*_inspect_draft(entry, fd, owners), os.path.join(directory, entry)))
     except OSError:
         pass
     finally:
@@ -193,7 +193,7 @@ def parts(path: str, folder: int | None = None) -> list[tuple[str, bool]]:
     return [(one, written) for _, written, one in sorted(found)]
 
 
-def _look_at(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
+def _inspect_draft(name: str, folder: int, owners: set[int]) -> tuple[int, bool]:
     """Returns when a draft was last written (ns), and whether a writer works on it. Raises OSError;
     EPERM for a draft of a user outside `owners`."""
     with inputs.opened(name, follow=False, folder=folder) as file:

@@ -198,7 +198,7 @@ def rows_of(columns: Columns, groups: Collection[str] = form.ROWS_OF) -> Iterato
             yield next(maker)
 
 
-def _lists(columns: Columns, group: str) -> Iterator[tuple[Any, ...]]:
+def _rows_of_group(columns: Columns, group: str) -> Iterator[tuple[Any, ...]]:
     """Yields the rows of a group, with columns in the order of FIELDS, without blobs."""
     names = [
         name
@@ -212,9 +212,9 @@ def _operations(columns: Columns) -> Iterator[rec.Operation]:
     kind = columns["kind"]
     kinds = kind[np.isin(kind, form.ROWS_OF["op"])].tolist()
     extents = map(rec.Extent._make, zip(*(columns[n].tolist() for n in _EXTENT), strict=True))
-    kernels = _lists(columns, "kernel")
+    kernels = _rows_of_group(columns, "kernel")
     for kind, (seq, time_ns, stream, device, count, dropped) in zip(
-        kinds, _lists(columns, "op"), strict=True
+        kinds, _rows_of_group(columns, "op"), strict=True
     ):
         function, signature = next(kernels) if kind == form.KERNEL else (0, 0)
         own = tuple(next(extents) for _ in range(count))
@@ -224,43 +224,45 @@ def _operations(columns: Columns) -> Iterator[rec.Operation]:
 def _ranges(columns: Columns) -> Iterator[rec.RangeRow]:
     kind = columns["kind"]
     kinds = kind[np.isin(kind, form.ROWS_OF["range"])].tolist()
-    for kind, values in zip(kinds, _lists(columns, "range"), strict=True):
+    for kind, values in zip(kinds, _rows_of_group(columns, "range"), strict=True):
         yield rec.RangeRow(kind, *values)
 
 
-def _with_data(columns: Columns, group: str, data: str) -> Iterator[tuple[Any, ...]]:
+def _rows_with_data(columns: Columns, group: str, data: str) -> Iterator[tuple[Any, ...]]:
     """Yields the rows of a group, with each row's part of a blob instead of its length."""
     blob, at = columns[data].tobytes(), 0
-    for *values, count in _lists(columns, group):
+    for *values, count in _rows_of_group(columns, group):
         yield *values, blob[at : at + count]
         at += count
 
 
 def _names(columns: Columns) -> Iterator[rec.Name]:
-    for function, text in _with_data(columns, "name", "name_text"):
+    for function, text in _rows_with_data(columns, "name", "name_text"):
         yield rec.Name(function, text.decode("utf-8", "replace"))
 
 
 def _params(columns: Columns) -> Iterator[rec.Params]:
-    for function, signature, *sizes, whole, data in _with_data(columns, "params", "params_data"):
+    for function, signature, *sizes, whole, data in _rows_with_data(
+        columns, "params", "params_data"
+    ):
         grid, block = (sizes[0], sizes[1], sizes[2]), (sizes[3], sizes[4], sizes[5])
         yield rec.Params(function, signature, grid, block, whole, data)
 
 
 def _devices(columns: Columns) -> Iterator[rec.Device]:
     blob = columns["device_uuid"].tobytes()
-    for number, (time_ns, device, *facts) in enumerate(_lists(columns, "device")):
+    for number, (time_ns, device, *facts) in enumerate(_rows_of_group(columns, "device")):
         uuid = blob[number * form.UUID_BYTES : (number + 1) * form.UUID_BYTES]
         yield rec.Device(time_ns, device, uuid, *facts)
 
 
 def _policies(columns: Columns) -> Iterator[rec.Policy]:
-    for time_ns, text in _with_data(columns, "policy", "policy_text"):
+    for time_ns, text in _rows_with_data(columns, "policy", "policy_text"):
         yield rec.Policy(time_ns, text.decode("utf-8", "replace"))
 
 
 def _progress(columns: Columns) -> Iterator[rec.Progress]:
-    for seq, stream, time_ns, before_ns in _lists(columns, "progress"):
+    for seq, stream, time_ns, before_ns in _rows_of_group(columns, "progress"):
         yield rec.Progress(stream, seq, time_ns, before_ns)
 
 
@@ -268,18 +270,18 @@ _EXTENT: Final = [name for name in form.FIELDS if name.startswith("extent_")]
 _MAKERS: Final[Mapping[str, Any]] = {
     "op": _operations,
     "range": _ranges,
-    "sync": lambda columns: map(rec.Sync._make, _lists(columns, "sync")),
+    "sync": lambda columns: map(rec.Sync._make, _rows_of_group(columns, "sync")),
     "progress": _progress,
-    "timed": lambda columns: map(rec.Timed._make, _lists(columns, "timed")),
+    "timed": lambda columns: map(rec.Timed._make, _rows_of_group(columns, "timed")),
     "name": _names,
     "params": _params,
     "device": _devices,
-    "lost": lambda columns: map(rec.Lost._make, _lists(columns, "lost")),
-    "resync": lambda columns: map(rec.Resync._make, _lists(columns, "resync")),
+    "lost": lambda columns: map(rec.Lost._make, _rows_of_group(columns, "lost")),
+    "resync": lambda columns: map(rec.Resync._make, _rows_of_group(columns, "resync")),
     "policy": _policies,
-    "graph": lambda columns: map(rec.Graph._make, _lists(columns, "graph")),
-    "sample": lambda columns: map(rec.Sample._make, _lists(columns, "sample")),
-    "transfer": lambda columns: map(rec.Transfer._make, _lists(columns, "transfer")),
-    "read": lambda columns: map(rec.Read._make, _lists(columns, "read")),
-    "threads": lambda columns: map(rec.Threads._make, _lists(columns, "threads")),
+    "graph": lambda columns: map(rec.Graph._make, _rows_of_group(columns, "graph")),
+    "sample": lambda columns: map(rec.Sample._make, _rows_of_group(columns, "sample")),
+    "transfer": lambda columns: map(rec.Transfer._make, _rows_of_group(columns, "transfer")),
+    "read": lambda columns: map(rec.Read._make, _rows_of_group(columns, "read")),
+    "threads": lambda columns: map(rec.Threads._make, _rows_of_group(columns, "threads")),
 }

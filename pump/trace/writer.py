@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,12 +64,21 @@ Chosen = NDArray[np.intp]
 _KINDS = np.arange(256)
 _IS_IN: Final = {group: np.isin(_KINDS, kinds) for group, kinds in form.ROWS_OF.items()}
 _IS_OPERATION: Final = np.isin(_KINDS, form.OPERATIONS)
-_GROUPS: Final = (
-    *("op", "kernel", "range", "sync", "progress", "timed", "name", "params", "graph"),
-)
+_TAKEN: Final[Mapping[str, Mapping[str, str]]] = {
+    "op": {name: name for name in ("seq", "time_ns", "stream", "device", "dropped")},
+    "kernel": {"function": "function", "signature": "signature"},
+    "range": {"time_ns": "time_ns", "device": "device", "base": "function"},
+    "sync": {"seq": "seq", "stream": "stream", "begin_ns": "signature", "end_ns": "time_ns"},
+    "progress": {"seq": "seq", "stream": "stream", "time_ns": "time_ns", "before_ns": "signature"},
+    "timed": {"seq": "seq", "stream": "stream", "time_ns": "time_ns", "elapsed_ns": "signature"},
+    "name": {"function": "function"},
+    "params": {"function": "function", "signature": "signature"},
+    "graph": {"seq": "seq", "executable": "function", "operations": "signature"},
+}
+"""Columns of the file that are copied from ROW_COLUMNS, by group of rows: file's name, row's."""
 # DISCARDED, FREED, DEAD and POPULATED (pump_abi.h): not work that the program issued.
 _PASSED_OVER: Final = np.isin(_KINDS, (13, 14, 15, 16))
-_FROM_RING: Final = np.any([_IS_IN[group] for group in _GROUPS], axis=0) & (_KINDS != form.RANGE)
+_FROM_RING: Final = np.any([_IS_IN[group] for group in _TAKEN], axis=0) & (_KINDS != form.RANGE)
 
 
 class TraceWriter:
@@ -87,7 +96,12 @@ class TraceWriter:
         self.operations = 0
         """Number of kernels, copies and memsets that were added."""
         self.rows = 0
-        self._adders = [(group, getattr(self, f"_add_{group}")) for group in _GROUPS]
+        self._adders = {
+            "op": self._add_op,
+            "range": self._add_range,
+            "name": self._add_name,
+            "params": self._add_params,
+        }
         self._write(form.file_start() + _json_chunk(form.CHUNK_HEADER, header))
 
     def __repr__(self) -> str:
@@ -104,32 +118,32 @@ class TraceWriter:
         good = np.where(_IS_IN["range"][kind], given.use_count == 1, True)
         good &= np.where(kind == form.PARAMS, given.rows["payload_bytes"] >= PARAMS_START, True)
         good &= _FROM_RING[kind]
-        for group, add in self._adders:
+        for group, taken in _TAKEN.items():
             chosen = np.flatnonzero(good & _IS_IN[group][kind])
             if len(chosen):
-                add(given, chosen)
+                for name, column in taken.items():
+                    self._add(f"{group}_{name}", given.rows[column][chosen])
+                if group in self._adders:
+                    self._adders[group](given, chosen)
         self._add("kind", kind[good].astype(np.uint8))
         self.operations += int(np.count_nonzero(_IS_OPERATION[kind]))
-        self._count(int(np.count_nonzero(good)))
+        self._count_rows(int(np.count_nonzero(good)))
         bad = int(np.count_nonzero(~good & ~_PASSED_OVER[kind]))
         if bad:
             self.lost(int(given.rows["time_ns"][-1]), form.LOST_MALFORMED, bad)
 
     def device(self, time_ns: int, uuid: bytes, **facts: int) -> None:
         """Adds a device that is new or has changed. facts: the columns device_* of the format."""
-        self._one("kind", form.DEVICE)
-        self._one("device_time_ns", time_ns)
+        self._add_value("kind", form.DEVICE)
+        self._add_value("device_time_ns", time_ns)
         self._add("device_uuid", np.frombuffer(uuid, np.uint8))
         for name, value in facts.items():
-            self._one(f"device_{name}", value)
-        self._count(1)
+            self._add_value(f"device_{name}", value)
+        self._count_rows(1)
 
     def sample(self, sample: rec.Sample) -> None:
         """Adds a sample of the worker's model of a device."""
-        self._one("kind", form.SAMPLE)
-        for name, value in sample._asdict().items():
-            self._one(f"sample_{name}", value)
-        self._count(1)
+        self._add_records(form.SAMPLE, "sample", [sample])
 
     def transfers(self, columns: Mapping[str, Column]) -> None:
         """Adds slices that have ended. columns: TRANSFER_COLUMNS, shape [n]."""
@@ -137,32 +151,32 @@ class TraceWriter:
         self._add("kind", np.full(count, form.TRANSFER, np.uint8))
         for name in TRANSFER_COLUMNS:
             self._add(f"transfer_{name}", columns[name])
-        self._count(count)
+        self._count_rows(count)
 
     def reads(self, reads: Sequence[rec.Read]) -> None:
         """Adds reads of the event ring, with their times."""
-        self._some(form.READ, "read", reads)
+        self._add_records(form.READ, "read", reads)
 
     def threads(self, groups: Sequence[rec.Threads]) -> None:
         """Adds the times of groups of threads."""
-        self._some(form.THREADS, "threads", groups)
+        self._add_records(form.THREADS, "threads", groups)
 
     def lost(self, time_ns: int, reason: int, count: int) -> None:
         """Records that `count` events are missing here. reason: LOST_* of format.py."""
-        self._one("kind", form.LOST)
-        self._one("lost_time_ns", time_ns)
-        self._one("lost_reason", reason)
-        self._one("lost_count", count)
-        self._count(1)
+        self._add_value("kind", form.LOST)
+        self._add_value("lost_time_ns", time_ns)
+        self._add_value("lost_reason", reason)
+        self._add_value("lost_count", count)
+        self._count_rows(1)
 
     def policy(self, time_ns: int, policy: str) -> None:
         """Records that the worker now uses this policy."""
         text = policy.encode()
-        self._one("kind", form.POLICY)
-        self._one("policy_time_ns", time_ns)
-        self._one("policy_bytes", len(text))
-        self._blob("policy_text", [text])
-        self._count(1)
+        self._add_value("kind", form.POLICY)
+        self._add_value("policy_time_ns", time_ns)
+        self._add_value("policy_bytes", len(text))
+        self._add_blob("policy_text", [text])
+        self._count_rows(1)
 
     def resync(self, time_ns: int, seq: int, ranges: Mapping[str, Column]) -> None:
         """Adds all live ranges, read from the table. seq: of the newest operation.
@@ -170,18 +184,18 @@ class TraceWriter:
         ranges: RANGE_COLUMNS, shape [n].
         """
         count = len(ranges["slot"])
-        self._one("kind", form.RESYNC)
-        self._one("resync_time_ns", time_ns)
-        self._one("resync_seq", seq)
-        self._one("resync_ranges", count)
-        self._count(1)
+        self._add_value("kind", form.RESYNC)
+        self._add_value("resync_time_ns", time_ns)
+        self._add_value("resync_seq", seq)
+        self._add_value("resync_ranges", count)
+        self._count_rows(1)
         for begin in range(0, count, FLUSH_ROWS):
             end = min(begin + FLUSH_ROWS, count)
             self._add("kind", np.full(end - begin, form.RANGE, np.uint8))
             self._add("range_time_ns", np.full(end - begin, time_ns, np.uint64))
             for name in RANGE_COLUMNS:
                 self._add(f"range_{name}", ranges[name][begin:end])
-            self._count(end - begin)
+            self._count_rows(end - begin)
 
     # ---- to the file ----
 
@@ -218,17 +232,17 @@ class TraceWriter:
     def _add(self, name: str, values: Column) -> None:
         self._pending[name].append(values)
 
-    def _one(self, name: str, value: int) -> None:
+    def _add_value(self, name: str, value: int) -> None:
         self._pending[name].append(np.array([value], np.uint64))
 
-    def _some(self, kind: int, group: str, records: Sequence[Any]) -> None:
+    def _add_records(self, kind: int, group: str, records: Sequence[Any]) -> None:
         for record in records:
-            self._one("kind", kind)
+            self._add_value("kind", kind)
             for name, value in record._asdict().items():
-                self._one(f"{group}_{name}", value)
-        self._count(len(records))
+                self._add_value(f"{group}_{name}", value)
+        self._count_rows(len(records))
 
-    def _count(self, rows: int) -> None:
+    def _count_rows(self, rows: int) -> None:
         self._rows += rows
         if (
             self._rows >= FLUSH_ROWS
@@ -238,7 +252,6 @@ class TraceWriter:
             self.flush()
 
     def _add_op(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "op", ("seq", "time_ns", "stream", "device", "dropped"))
         counts = given.use_count[chosen]
         self._add("op_extents", counts)
         # Only uses of operations: an ALLOC or FREE between operations has one use, too.
@@ -249,44 +262,19 @@ class TraceWriter:
             self._add(f"extent_{name}", given.uses[name][uses])
         self._extents += len(uses)
 
-    def _add_kernel(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "kernel", ("function", "signature"))
-
     def _add_range(self, given: Rows, chosen: Chosen) -> None:
         use = (np.cumsum(given.use_count) - given.use_count)[chosen]
-        self._take(given, chosen, "range", ("time_ns", "device"))
-        self._add("range_base", given.rows["function"][chosen])
         for name in ("slot", "generation", "length_bytes"):
             self._add(f"range_{name}", given.uses[name][use])
         for name in ("kind", "alloc_seq"):  # not in the ring
             self._add(f"range_{name}", np.zeros(len(chosen), np.uint64))
 
-    def _add_sync(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "sync", ("seq", "stream"))
-        self._add("sync_begin_ns", given.rows["signature"][chosen])
-        self._add("sync_end_ns", given.rows["time_ns"][chosen])
-
-    def _add_progress(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "progress", ("seq", "stream", "time_ns"))
-        self._add("progress_before_ns", given.rows["signature"][chosen])
-
-    def _add_timed(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "timed", ("seq", "stream", "time_ns"))
-        self._add("timed_elapsed_ns", given.rows["signature"][chosen])
-
-    def _add_graph(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "graph", ("seq",))
-        self._add("graph_executable", given.rows["function"][chosen])
-        self._add("graph_operations", given.rows["signature"][chosen])
-
     def _add_name(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "name", ("function",))
         texts = _payloads(given, chosen)
         self._add("name_bytes", np.array([len(text) for text in texts], np.uint64))
-        self._blob("name_text", texts)
+        self._add_blob("name_text", texts)
 
     def _add_params(self, given: Rows, chosen: Chosen) -> None:
-        self._take(given, chosen, "params", ("function", "signature"))
         texts = _payloads(given, chosen)
         starts = np.frombuffer(b"".join(text[:PARAMS_START] for text in texts), "<u4")
         names = (*(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),)
@@ -294,13 +282,9 @@ class TraceWriter:
             self._add(f"params_{name}", starts.reshape(-1, PARAMS_START // 4)[:, column])
         data = [text[PARAMS_START:] for text in texts]
         self._add("params_bytes", np.array([len(text) for text in data], np.uint64))
-        self._blob("params_data", data)
+        self._add_blob("params_data", data)
 
-    def _take(self, given: Rows, chosen: Chosen, group: str, names: Iterable[str]) -> None:
-        for name in names:
-            self._add(f"{group}_{name}", given.rows[name][chosen])
-
-    def _blob(self, name: str, texts: Sequence[bytes]) -> None:
+    def _add_blob(self, name: str, texts: Sequence[bytes]) -> None:
         blob = b"".join(texts)
         self._add(name, np.frombuffer(blob, np.uint8))
         self._blob_bytes += len(blob)

@@ -12,8 +12,8 @@ from typing import Any
 
 import cffi
 
-from pump import inputs
-from pump.paths import library
+from pump.base import inputs
+from pump.base.paths import library
 
 HEADERS = ("pump_abi.h", "pump_core.h", "learner.h", "model.h")
 

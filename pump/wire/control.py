@@ -191,12 +191,12 @@ def decode_request(data: bytes) -> Request:
         raise FrameError(f"unknown key {short(min(unknown))} in a request")
     request = Request(
         text_of(words, "ask", 16),
-        _whole(words, "client_pid", 2**31 - 1),
+        _optional_integer(words, "client_pid", 2**31 - 1),
         text_of(words, "policy", POLICY_CHARACTERS) if "policy" in words else None,
-        _whole(words, "budget_bytes", U64_MAX),
-        _whole(words, "device", DEVICES - 1),
-        _whole(words, "hold_ms", HOLD_MS_MOST),
-        _whole(words, "yield_ms", HOLD_MS_MOST),
+        _optional_integer(words, "budget_bytes", U64_MAX),
+        _optional_integer(words, "device", DEVICES - 1),
+        _optional_integer(words, "hold_ms", HOLD_MS_MOST),
+        _optional_integer(words, "yield_ms", HOLD_MS_MOST),
     )
     on_device = (request.budget_bytes, request.hold_ms, request.yield_ms) != (None,) * 3
     sets = request.policy is not None or on_device
@@ -211,7 +211,7 @@ def decode_request(data: bytes) -> Request:
     return request
 
 
-def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
+def _optional_integer(words: Mapping[str, Any], key: str, most: int) -> int | None:
     value = words.get(key)
     if key not in words:
         return None
@@ -225,7 +225,7 @@ def _whole(words: Mapping[str, Any], key: str, most: int) -> int | None:
 
 def encode_client(client: ClientState) -> bytes:
     """Returns one client's state as a frame, ENTRY_BYTES at most. Raises FrameError."""
-    data = pack(_plain(client))
+    data = pack(_as_words(client))
     if len(data) > ENTRY_BYTES:
         raise FrameError(f"a state of {len(data)} bytes is too long")
     return data
@@ -233,7 +233,7 @@ def encode_client(client: ClientState) -> bytes:
 
 def decode_client(data: bytes) -> ClientState:
     """Returns the client's state in a frame. Raises FrameError."""
-    return _client(unpack(data, ENTRY_BYTES))
+    return _parse_client(unpack(data, ENTRY_BYTES))
 
 
 def encode_reply(clients: Sequence[ClientState]) -> bytes:
@@ -242,9 +242,11 @@ def encode_reply(clients: Sequence[ClientState]) -> bytes:
     parts: list[bytes] = []
     left = REPLY_BYTES - 256 * len(clients)
     for client in clients:
-        part = pack(_plain(client))
+        part = pack(_as_words(client))
         if len(part) > left:
-            part = pack(_plain(ClientState(client.pid, "the reply is too long: ask by client_pid")))
+            part = pack(
+                _as_words(ClientState(client.pid, "the reply is too long: ask by client_pid"))
+            )
         else:
             left -= len(part)
         parts.append(part)
@@ -263,7 +265,7 @@ def decode_reply(data: bytes) -> list[ClientState]:
         raise FrameError(text_of(reply, "error", ERROR_CHARACTERS))
     if set(reply) != {"clients"} or not isinstance(reply["clients"], list):
         raise FrameError("a reply without clients")
-    return [_client(client) for client in reply["clients"]]
+    return [_parse_client(client) for client in reply["clients"]]
 
 
 def failed(pid: int, reason: str) -> ClientState:
@@ -271,32 +273,32 @@ def failed(pid: int, reason: str) -> ClientState:
     return ClientState(pid, one_line(reason))
 
 
-def _plain(client: ClientState) -> dict[str, Any]:
+def _as_words(client: ClientState) -> dict[str, Any]:
     if client.error is not None:
         return {"pid": client.pid, "error": client.error}
     return {key: value for key, value in asdict(client).items() if key != "error"}
 
 
-def _client(value: object) -> ClientState:
+def _parse_client(value: object) -> ClientState:
     words = as_object(value, "a client")
     if set(words) == {"pid", "error"}:
-        return ClientState(_count(words["pid"]), text_of(words, "error", ERROR_CHARACTERS))
+        return ClientState(_parse_count(words["pid"]), text_of(words, "error", ERROR_CHARACTERS))
     if set(words) != {entry.name for entry in fields(ClientState)} - {"error"}:
         raise FrameError("a client's state with other keys")
     devices = words["devices"]
     if not isinstance(devices, list) or len(devices) > DEVICES:
         raise FrameError("devices must be a short list")
     return ClientState(
-        _count(words["pid"]),
+        _parse_count(words["pid"]),
         None,
         text_of(words, "policy", POLICY_CHARACTERS),
-        tuple(_device(device) for device in devices),
-        _counters(words["shim"]),
-        _counters(words["worker"]),
+        tuple(_parse_device(device) for device in devices),
+        _parse_counters(words["shim"]),
+        _parse_counters(words["worker"]),
     )
 
 
-def _device(value: object) -> DeviceState:
+def _parse_device(value: object) -> DeviceState:
     words = as_object(value, "a device")
     if set(words) != {entry.name for entry in fields(DeviceState)}:
         raise FrameError("a device's state with other keys")
@@ -307,18 +309,18 @@ def _device(value: object) -> DeviceState:
             if not isinstance(content, bool):
                 raise FrameError(f"{name} must be true or false")
         else:
-            _count(content)
+            _parse_count(content)
     return DeviceState(**words)
 
 
-def _counters(value: object) -> dict[str, int]:
+def _parse_counters(value: object) -> dict[str, int]:
     words = as_object(value, "counters")
     if len(words) > COUNTERS or any(len(name) > COUNTERS for name in words):
         raise FrameError("too many counters, or too long names")
-    return {name: _count(count) for name, count in words.items()}
+    return {name: _parse_count(count) for name, count in words.items()}
 
 
-def _count(value: object) -> int:
+def _parse_count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= U64_MAX:
         raise FrameError("a count must be an integer from 0 to 2^64 - 1")
     return value

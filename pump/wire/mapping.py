@@ -17,27 +17,17 @@ from numpy.typing import NDArray
 
 from pump.wire.abi import SHM_BYTES, ffi, lib
 
-_ROW_COLUMNS = {
-    "seq": np.uint64,
-    "time_ns": np.uint64,
-    "function": np.uint64,
-    "signature": np.uint64,
-    "stream": np.uint32,
-    "device": np.uint32,
-    "kind": np.uint16,
-    "dropped": np.uint16,
-    "use_begin": np.uint32,
-    "payload_begin": np.uint32,
-    "payload_bytes": np.uint32,
+BATCH_TYPES = {
+    name: np.dtype(f"u{ffi.sizeof(field.type.item)}")
+    for name, field in ffi.typeof("struct pump_batch").fields
+    if field.type.kind == "array"
 }
-_USE_COLUMNS = {
-    "slot": np.uint32,
-    "generation": np.uint32,
-    "argument": np.uint32,
-    "offset_bytes": np.uint64,
-    "length_bytes": np.uint64,
-    "access": np.uint8,
-}
+"""Types of the columns of `struct pump_batch`, by name."""
+_ROW_COLUMNS = (
+    *("seq", "time_ns", "function", "signature", "stream", "device", "kind", "dropped"),
+    *("use_begin", "payload_begin", "payload_bytes"),
+)
+_USE_COLUMNS = ("slot", "generation", "argument", "offset_bytes", "length_bytes", "access")
 
 
 class Batch:
@@ -53,8 +43,8 @@ class Batch:
     def __init__(self) -> None:
         self.raw: Any = ffi.new("struct pump_batch *")
         self._columns = {
-            name: np.frombuffer(ffi.buffer(getattr(self.raw, name)), dtype)
-            for name, dtype in (_ROW_COLUMNS | _USE_COLUMNS).items()
+            name: np.frombuffer(ffi.buffer(getattr(self.raw, name)), BATCH_TYPES[name])
+            for name in (*_ROW_COLUMNS, *_USE_COLUMNS)
         }
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from pump import trust
+from pump.base import trust
 
 CREDENTIALS = struct.Struct("iII")
 

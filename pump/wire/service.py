@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Final, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from pump.names import printable
+from pump.base.names import printable
 from pump.wire.strict import FrameError, one_line, pack, short, unpack
 
 MAGIC: Final = 0x56524553504D5550

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from pump.names import printable
+from pump.base.names import printable
 
 ERROR_CHARACTERS = 500
 

@@ -152,7 +152,7 @@ bool pump_log_once(uint32_t *said, int level, const char *format, ...)
 
 /* Quotes a name that others chose (a path, a symbol, a variable) for a message; returns
  * `text`. A plain shell word stays unchanged. Any other name gets single quotes, with
- * \xNN for quotes, line ends and terminal control characters (as in pump/names.py). */
+ * \xNN for quotes, line ends and terminal control characters (as in pump/base/names.py). */
 const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name);
 #define PUMP_QUOTED(name) pump_quoted((char[PUMP_QUOTED_BYTES]){0}, name)
 

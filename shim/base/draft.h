@@ -3,7 +3,7 @@
  *
  * A draft's name cannot be predicted, and its creation follows no link and opens no
  * existing file. So neither another user's link nor the leftovers of a killed process
- * interfere. pump/outputs.py does the same. Allocates through stdio.
+ * interfere. pump/base/outputs.py does the same. Allocates through stdio.
  */
 #ifndef PUMP_DRAFT_H
 #define PUMP_DRAFT_H

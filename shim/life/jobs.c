@@ -18,7 +18,7 @@
 #include "shim/base/settings.h"
 #include "shim/link/link.h"
 
-/* The folder for claims on host memory that root has made for all users (pump/paths.py). */
+/* The folder that root has made for all users' host claims (pump/base/paths.py). */
 #define LEDGER_OF_ALL "/dev/shm/pump"
 
 static char rules[PUMP_JOBS_BYTES], command[4096], cgroups[4096], exe[4096];

@@ -48,7 +48,7 @@
 #define CLOSE_RANGE_OWN_TABLE 2u
 
 #define PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
-#define ACTIVATOR "/pump/jobs" /* in the runtime folder (pump/paths.py) */
+#define ACTIVATOR "/pump/jobs" /* in the runtime folder (pump/base/paths.py) */
 
 /* Why an attempt or a connection ended. */
 enum end {

@@ -44,7 +44,7 @@ TORCH_GREEDY = (
     "except torch.cuda.OutOfMemoryError as error:\n"
     "    print('out of memory as its own exception')\n"
 )
-RUNTIME_BASE = "from pump import paths; print(paths.runtime_base())"
+RUNTIME_BASE = "from pump.base import paths; print(paths.runtime_base())"
 
 Killed = Callable[[str], bool]
 """Returns whether a process of that name is to be killed."""

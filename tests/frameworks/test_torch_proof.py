@@ -11,7 +11,7 @@ import bare_python
 import pytest
 from framework_runs import Bench
 
-from pump import paths
+from pump.base import paths
 
 pytestmark = pytest.mark.frameworks
 

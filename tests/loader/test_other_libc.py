@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loader_build import HERE
 
-from pump import paths
+from pump.base import paths
 
 MUSL = shutil.which("musl-gcc")
 needs_musl = pytest.mark.skipif(MUSL is None, reason="no musl-gcc (apt-get install musl-tools)")

@@ -20,7 +20,7 @@ import numpy as np
 from schedule_by_blocks import Block, Bounds, Device, Operation, Schedule, Use, Wait
 from sim_programs import MS, machine, made, made_up, whole
 
-from pump import paths
+from pump.base import paths
 from pump.model.bounds import BLOCK_BYTES
 from pump.policy.scheduled import Planned, Window
 from pump_lab.sim import program as form

@@ -10,8 +10,7 @@ from study.studied_policies import by_name, simulate
 
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel
-from pump.policy.demand import Demand
-from pump.policy.scheduled import Window
+from pump.policy.scheduled import Demand, Window
 from pump_lab.sim import program as form
 from pump_lab.sim.deciding import NOTHING, Decision, View
 from pump_lab.sim.program import Builder, ProgramError

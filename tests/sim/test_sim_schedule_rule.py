@@ -11,7 +11,7 @@ from pathlib import Path
 
 from schedule_by_blocks import Block, Bounds, Device, Operation, Schedule, Use
 
-from pump import paths
+from pump.base import paths
 from pump_lab.paths import library
 
 HERE = Path(__file__).resolve().parent

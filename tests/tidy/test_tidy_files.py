@@ -1,4 +1,4 @@
-"""Only pump/inputs.py, pump/outputs.py and pump/folders.py open files.
+"""Only inputs.py, outputs.py and folders.py of pump/base open files.
 
 A plain open() blocks at a named pipe, reads without a bound, follows links of other users, and
 makes files that others can read.
@@ -18,10 +18,10 @@ KERNELS = ("/proc/", "/sys/", "/dev/")
 """Paths with these prefixes belong to the kernel: no user can replace them."""
 
 ALLOWED = {
-    "pump/inputs.py": "the one way to read",
-    "pump/outputs.py": "the one way to write",
-    "pump/folders.py": "the one way into a user's folder",
-    "pump/paths.py": "open_log: the one way to append to a log",
+    "pump/base/inputs.py": "the one way to read",
+    "pump/base/outputs.py": "the one way to write",
+    "pump/base/folders.py": "the one way into a user's folder",
+    "pump/base/paths.py": "open_log: the one way to append to a log",
     "pump/trace/place.py": "the drafts of recordings, by descriptors of their folder",
     "pump/wire/server.py": "a folder, with a flag that the kernel allows to its owner only",
     "pump/measure/": "folders and logs of measuring runs, which pump has made for itself",
@@ -60,7 +60,7 @@ def is_kernels(path: ast.expr) -> bool:
 
 def test_files_are_opened_in_one_way() -> None:
     found = [
-        f"{name(path)}:{line}: {word}: use pump.inputs, pump.outputs or pump.folders"
+        f"{name(path)}:{line}: {word}: use pump.base.inputs, pump.base.outputs or pump.base.folders"
         for path in python_files("pump/", "daemon/")
         if not name(path).startswith(tuple(ALLOWED))
         for line, word in plain(ast.parse(text(path)))

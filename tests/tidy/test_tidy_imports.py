@@ -1,4 +1,4 @@
-"""Imports have one direction: pumpd uses pump; cli uses everything; policy, model, wire in a row.
+"""Imports have one direction: pumpd uses pump; cli uses everything; all use base.
 
 The graph comes from the imports, except for imports that are only for types. Code that decides does
 no I/O: model and policy import no module that could.
@@ -13,31 +13,31 @@ import pytest
 from tidy_sources import ROOT, imports, name, python_files, text
 
 # Each layer and the layers of pump that it may import. Layers that are missing here may not be
-# imported; each new folder needs an entry.
+# imported; each new folder, and each module of pump.base, needs an entry.
 LAYERS: dict[str, set[str]] = {
-    "names": set(),
-    "nvml": set(),
-    "console": set(),
-    "inputs": set(),
-    "folders": {"names", "trust"},
-    "outputs": {"names"},
-    "processes": set(),
-    "config": {"paths", "names", "folders", "inputs", "outputs"},
-    "paths": {"trust"},
-    "trust": set(),
-    "wire": {"names", "paths", "trust", "inputs"},
-    "measure": {"names", "report"},
+    "base.names": set(),
+    "base.nvml": set(),
+    "base.console": set(),
+    "base.inputs": set(),
+    "base.folders": {"base.names", "base.trust"},
+    "base.outputs": {"base.names"},
+    "base.processes": set(),
+    "base.paths": {"base.trust"},
+    "base.schemas": set(),
+    "base.trust": set(),
+    "config": {"base.paths", "base.names", "base.folders", "base.inputs", "base.outputs"},
+    "wire": {"base.names", "base.paths", "base.trust", "base.inputs"},
+    "measure": {"base.names", "report"},
     "model": {"wire"},
     "policy": {"model", "wire"},
-    "trace": {"names", "wire", "model", "inputs", "outputs", "nvml"},
-    "report": {"trace", "model", "config", "names"},
+    "trace": {"base.names", "wire", "model", "base.inputs", "base.outputs", "base.nvml"},
+    "report": {"trace", "model", "config", "base.names"},
     "frameworks": {"config"},
     "api": {"control"},
     "recompute": {"api"},
-    "control": {"paths", "wire"},
-    "service": {"wire", "paths"},
+    "control": {"base.paths", "wire"},
+    "service": {"wire", "base.paths"},
     "start": set(),
-    "schemas": set(),
 }
 
 IO_MODULES = {
@@ -50,20 +50,23 @@ IO_MODULES = {
 
 def layer_of(module: str) -> str | None:
     parts = module.split(".")
-    return parts[1] if parts[0] == "pump" and len(parts) > 1 else None
+    if parts[0] != "pump" or parts[1:] in ([], ["base"]):
+        return None
+    return ".".join(parts[1:3]) if parts[1] == "base" else parts[1]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_each_layer_imports_only_what_lies_below_it(layer: str) -> None:
     allowed = LAYERS[layer] | {layer, "__version__"}
-    for path in python_files(f"pump/{layer}/", f"pump/{layer}.py"):
+    where = f"pump/{layer.replace('.', '/')}"
+    for path in python_files(f"{where}/", f"{where}.py"):
         used = {layer_of(module) for module in imports(path)} - {None}
         assert used <= allowed, f"{name(path)} imports pump.{', pump.'.join(used - allowed)}"
 
 
 def test_every_folder_of_pump_has_its_layer() -> None:
-    folders = {name(path).split("/")[1].removesuffix(".py") for path in python_files("pump/")}
-    assert folders - {"__init__", "cli"} == set(LAYERS)
+    found = {layer_of(module) for module in modules("pump", "pump")}
+    assert found - {None, "cli"} == set(LAYERS)
 
 
 @pytest.mark.parametrize("layer", ["model", "policy"])
@@ -154,6 +157,21 @@ def test_no_module_imports_itself_through_others() -> None:
     )
     try:
         sorter.prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' imports '.join(reversed(error.args[1]))}") from None
+
+
+def test_folders_import_each_other_in_no_circle() -> None:
+    """Compares folders of two levels, such as `pump/wire`, and `pump/` for files directly in it."""
+    known = modules("pump", "pump") | modules("daemon/pumpd", "pumpd")
+    known |= modules("lab/pump_lab", "pump_lab")
+    folders = {one: "/".join(name(path.parent).split("/")[:2]) for one, path in known.items()}
+    graph: dict[str, set[str]] = {folder: set() for folder in folders.values()}
+    for one, path in known.items():
+        used = {folders[module] for module in imports(path) & set(known)}
+        graph[folders[one]] |= used - {folders[one]}
+    try:
+        TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise AssertionError(f"a circle: {' imports '.join(reversed(error.args[1]))}") from None
 

@@ -34,7 +34,7 @@ from users import (
 
 import pumpd.worker.recorder
 import pumpd.worker.worker  # noqa: F401  # reads the modules of the victim's processes as root
-from pump import paths
+from pump.base import paths
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
 from pump.wire import control

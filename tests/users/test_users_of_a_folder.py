@@ -16,7 +16,7 @@ import pytest
 from users import ALICE, ATTACKERS, BOB, Say, as_user, needs_root, public_folder, together
 from weak_installation import WEAK, made, refusal
 
-from pump import outputs
+from pump.base import outputs
 from pump.config import layers, trust
 from pump.trace import info, place
 from pump.trace.format import TraceError

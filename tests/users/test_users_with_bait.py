@@ -70,7 +70,7 @@ def test_what_three_users_hand_over_is_neither_kept_nor_opened_nor_shown_nor_run
             with pytest.raises(TimeoutError):
                 listener.accept()
             log = service.log.read_text()
-            assert "touch pwned" in log, "it is told"
+            assert "touch pwned" in log, "the log shows the baits"
             for line in log.splitlines():
                 subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=False)
             assert not list(tmp_path.iterdir())

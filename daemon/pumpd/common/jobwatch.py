@@ -8,9 +8,7 @@ of this process's startup, while clients wait.
 
 from __future__ import annotations
 
-import os
-
-from pump.processes import start_time
+from pump.base.processes import pidfd_of, start_time
 
 POLL_INTERVAL_S = 1.0
 
@@ -21,7 +19,7 @@ class JobWatch:
 
     def __init__(self, pid: int, pidfd: int | None = None) -> None:
         self.pid = pid
-        self.pidfd = pidfd if pidfd is not None else _open_pidfd(pid)
+        self.pidfd = pidfd if pidfd is not None else pidfd_of(pid)
         self._start_time = start_time(pid)
 
     def ended(self) -> bool:
@@ -30,10 +28,3 @@ class JobWatch:
 
     def __repr__(self) -> str:
         return f"<job {self.pid} by {'/proc' if self.pidfd is None else 'pidfd'}>"
-
-
-def _open_pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # the process has ended, or there are no pidfds: use /proc
-        return None

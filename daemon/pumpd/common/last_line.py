@@ -20,8 +20,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pump.names import printable
-from pump.paths import NOTES_NAME
+from pump.base.names import printable
+from pump.base.paths import NOTES_NAME
 from pump.report.advice import NOTHING, VAGUE, estimated
 from pump.report.words import size
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pump import paths
+from pump.base import paths
 
 ABI_MAGIC = 0x314D4853504D5550
 ACCEPTS_AT_ONCE = 16
@@ -118,9 +118,9 @@ class SocketFile:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
-        self._inode = self._look()
+        self._inode = self._inode_now()
 
-    def _look(self) -> tuple[int, int] | None:
+    def _inode_now(self) -> tuple[int, int] | None:
         try:
             status = self.path.lstat()
         except OSError:
@@ -129,7 +129,7 @@ class SocketFile:
 
     def remove(self) -> None:
         """Removes the socket, unless another socket has replaced it."""
-        if self._inode is not None and self._look() == self._inode:
+        if self._inode is not None and self._inode_now() == self._inode:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 

@@ -10,8 +10,8 @@ import contextlib
 import logging
 import os
 
-from pump import paths
-from pump.names import one_line
+from pump.base import paths
+from pump.base.names import one_line
 
 
 class Formatter(logging.Formatter):

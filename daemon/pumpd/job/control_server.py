@@ -71,9 +71,6 @@ class ControlServer:
         self._number = 0
         self._next_request = 0.0
 
-    def __repr__(self) -> str:
-        return f"<{self._count()} control connections, {len(self._questions)} questions>"
-
     def admit(self, connection: socket.socket, hello: bytes) -> None:
         """Takes over a connection that began with this hello."""
         status, reason = wire.check_hello(hello)

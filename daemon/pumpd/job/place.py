@@ -1,7 +1,7 @@
 """Removes the files of a job's pumpd when it ends.
 
 Only pump's own folders are removed, and only when they are empty. A job's folder is named
-<pid>-<8 hex digits> and contains one socket and the notes of processes (pump/paths.py).
+<pid>-<8 hex digits> and contains one socket and the notes of processes (pump/base/paths.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from pump.paths import JOB_FOLDER, NOTES_NAME, SOCKET_NAME, remove_job_directory
-from pump.processes import start_time
+from pump.base.paths import JOB_FOLDER, NOTES_NAME, SOCKET_NAME, remove_job_directory
+from pump.base.processes import start_time
 from pumpd.common.link import SocketFile, answers
 
 

@@ -28,7 +28,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from pump.processes import command_of
+from pump.base.processes import command_of
 from pump.wire import control as wire
 from pump.wire.server import peer_of
 from pumpd.common import link

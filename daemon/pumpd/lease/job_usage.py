@@ -114,7 +114,7 @@ class Busy:
         self._known: dict[tuple[int, int], tuple[int, float, float]] = {}
         self._duties: dict[tuple[int, int], tuple[bool, float]] = {}
 
-    def look(self, held: Held, depth: int, now: float, absent: bool = False) -> float:
+    def add_sample(self, held: Held, depth: int, now: float, absent: bool = False) -> float:
         """Adds a sample at time `now`; returns the share, 0 to 1. `depth`: operations in the
         client's window. A dormant client counts as busy, because it reports no operations.
         `absent`: the worker does not answer, so the use is unknown and the last share remains."""
@@ -206,7 +206,7 @@ def report_of(
     busy.forget(set(depths))
     gpus = []
     for gpu, held in by_gpu(clients).items():
-        use = max(busy.look(one, depths[one.pid], now, one.pid in absent) for one in held)
+        use = max(busy.add_sample(one, depths[one.pid], now, one.pid in absent) for one in held)
         total = max(one.device.total_bytes for one in held)
         wanted = sum(min(one.wanted_bytes, ceilings.of(one)) for one in held)
         gpus.append(

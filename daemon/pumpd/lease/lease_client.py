@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pump.processes import start_time
+from pump.base.processes import start_time
 from pump.wire import control, server
 from pump.wire.control import ClientState
 from pump.wire.strict import FrameError
@@ -228,7 +228,7 @@ class LeaseClient:
                 if now >= self._state.beat_due:
                     self._beat()
             elif now >= self._rounds.due:
-                self._round()
+                self._begin_round()
         if now >= self._state.due:
             self._leave_state(now)
         if now >= self._leases_end:
@@ -257,7 +257,7 @@ class LeaseClient:
         end after ALONE_S."""
         self._state = state
         if isinstance(state, Looking | Silent):
-            self._hold([])
+            self._request_holds([])
             if self._granted:
                 self._leases_end = min(self._leases_end, self._now + ALONE_S)
 
@@ -270,7 +270,7 @@ class LeaseClient:
                 state.due = now + self._search.pause_s()
         elif isinstance(state, Greeting):
             self._search.mute = state.path
-            self._lose("it does not answer", RETRY_UNKNOWN_S)
+            self._disconnect("it does not answer", RETRY_UNKNOWN_S)
         else:
             log.warning(
                 "no answer from the service for %.0f s: the job keeps its leases and skips "
@@ -291,7 +291,7 @@ class LeaseClient:
     def _received(self, state: Attached, message: Any) -> None:
         if isinstance(message, wire.Refused):
             log.warning("the service refused this job, which keeps its budget: %s", message.reason)
-            self._lose(message.reason, RETRY_UNKNOWN_S)
+            self._disconnect(message.reason, RETRY_UNKNOWN_S)
         elif isinstance(message, wire.Grant):
             self._leases_end = state.due = math.inf
             if isinstance(state, Silent):
@@ -299,9 +299,9 @@ class LeaseClient:
                 self._enter(state := Attached(**vars(state)))
             if message != state.newest:  # otherwise it only answers a beat
                 state.newest = message
-                self._take(state, message)
+                self._adopt_grant(state, message)
 
-    def _lose(self, reason: str, retry_s: float = 0.0) -> None:
+    def _disconnect(self, reason: str, retry_s: float = 0.0) -> None:
         state = self._state
         if isinstance(state, Looking):
             return
@@ -316,7 +316,7 @@ class LeaseClient:
         self._leases_end, self._granted = math.inf, {}
         log.info("no service for %.0f s: the job returns to its configured budget", ALONE_S)
         if isinstance(self._state, Silent):
-            self._lose("the service does not answer", RETRY_UNKNOWN_S)
+            self._disconnect("the service does not answer", RETRY_UNKNOWN_S)
         self._inquire(control.Request(control.STATE), self._restore)
 
     def _restore(self, clients: list[ClientState]) -> None:
@@ -337,14 +337,14 @@ class LeaseClient:
             return
         try:
             if not data:
-                self._lose("the connection closed")
+                self._disconnect("the connection closed")
             elif isinstance(state, Greeting):
                 self._welcomed(state.connection, wire.check_welcome(data))
             else:
                 self._received(state, wire.decode(data, wire.FROM_SERVICE, state.version))
         except FrameError as error:
             log.warning("leaving the service, which sent an invalid frame: %s", error)
-            self._lose(str(error), RETRY_UNKNOWN_S)
+            self._disconnect(str(error), RETRY_UNKNOWN_S)
 
     def _send(self, message: Any) -> None:
         state = self._state
@@ -354,7 +354,7 @@ class LeaseClient:
             data = wire.encode(message, state.version)
             state.connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError as error:
-            self._lose(error.strerror or "its queue is full")
+            self._disconnect(error.strerror or "its queue is full")
 
     def _beat_pause_s(self) -> float:
         """Returns the longest time between two beats, which show both sides that the peer lives."""
@@ -369,7 +369,7 @@ class LeaseClient:
                 state.due = min(state.due, now + SILENT_S)
             self._send(wire.Beat())
 
-    def _take(self, state: Attached, grant: wire.Grant) -> None:
+    def _adopt_grant(self, state: Attached, grant: wire.Grant) -> None:
         now, rounds = self._now, self._rounds
         rounds.beat_s = grant.beat_ms / 1e3
         if grant.number:
@@ -383,7 +383,7 @@ class LeaseClient:
 
     # ---- rounds ----
 
-    def _round(self) -> None:
+    def _begin_round(self) -> None:
         self._rounds.asking, self._rounds.again = True, False
         self._inquire(control.Request(control.STATE), self._answered)
 
@@ -392,7 +392,7 @@ class LeaseClient:
         absent = self._absent.among(sound, self._now)
         there = {client.pid for client in absent}
         clients = [client for client in sound if client.pid not in there] + absent
-        self._hold(clients)
+        self._request_holds(clients)
         sets: list[Budget] = []
         state = self._state
         if isinstance(state, Attached) and state.number:
@@ -411,7 +411,7 @@ class LeaseClient:
             grows = grows or any(not client.devices for client in clients)
             self._rounds.schedule(self._now, grows, unsettled, bool(self._holds))
 
-    def _hold(self, clients: Sequence[ClientState]) -> None:
+    def _request_holds(self, clients: Sequence[ClientState]) -> None:
         """Asks these clients to hold launches and to yield, and ends both for all others."""
         there = () if isinstance(self._state, Silent) else clients
         for request in self._holds.requests(there, self._now):

@@ -23,12 +23,12 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from pump import paths
+from pump.base import paths
+from pump.base.names import quoted
 from pump.cli.support import launch
 from pump.cli.support.lines import BadInputError, say
 from pump.config import layers
 from pump.config.settings import JobConfig
-from pump.names import quoted
 from pump.wire.server import peer_of
 from pumpd.common import link
 from pumpd.common.process_name import name_process

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from pump import nvml, paths
+from pump.base import nvml, paths
 
 ASK_S = 3.0
 ANSWER_S = 10.0
@@ -81,10 +81,10 @@ class Cards:
                 )
                 self._give_up(now)
         elif self._process is not None and now >= self._last_wanted + KEEP_S:
-            self._end()
+            self._kill_process()
         elif wanted and now >= self._ask_due:
             self._ask_due = now + max(ASK_S, 1.5 * beat_s)
-            self._ask(now)
+            self._send_query(now)
         if self._asked is not None:
             self.due = self._asked + ANSWER_S
         elif wanted:
@@ -94,29 +94,29 @@ class Cards:
 
     def close(self) -> None:
         """Ends the process, even if it is stopped."""
-        self._end()
+        self._kill_process()
 
     # ---- the process ----
 
     def _learn_totals(self) -> None:
         try:
-            self._begin()
+            self._start_process()
             assert self._process is not None
-            self._ask(self._last_wanted)
+            self._send_query(self._last_wanted)
             with selectors.DefaultSelector() as selector:
                 selector.register(self._process.stdout or 0, selectors.EVENT_READ)
                 while b"\n" not in self._received:
                     if not selector.select(ANSWER_S):
                         raise OSError(f"no answer within {ANSWER_S:.0f} s")
                     self._read()
-            self.total_bytes = {uuid: total for uuid, (total, _) in self._answer().items()}
+            self.total_bytes = {uuid: total for uuid, (total, _) in self._take_answer().items()}
         except (OSError, ValueError) as error:
             log.warning(
                 "NVML does not answer, so the service uses the jobs' own reports of GPUs: %s", error
             )
             self._give_up(self._last_wanted)
 
-    def _begin(self) -> None:
+    def _start_process(self) -> None:
         self._process = subprocess.Popen(
             READER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
@@ -131,10 +131,10 @@ class Cards:
             assert self._process.stdout is not None
             self._selector.register(self._process.stdout, selectors.EVENT_READ, self._receive)
 
-    def _ask(self, now: float) -> None:
+    def _send_query(self, now: float) -> None:
         try:
             if self._process is None:
-                self._begin()
+                self._start_process()
             assert self._process is not None and self._process.stdin is not None
             self._process.stdin.write(b"\n")
             self._asked = now
@@ -149,7 +149,7 @@ class Cards:
         try:
             self._read()
             if b"\n" in self._received:
-                self._notify({uuid: used for uuid, (_, used) in self._answer().items()})
+                self._notify({uuid: used for uuid, (_, used) in self._take_answer().items()})
         except (OSError, ValueError) as error:
             log.warning("NVML stopped answering, so its last values stay in use: %s", error)
             self._give_up(time.monotonic())
@@ -163,7 +163,7 @@ class Cards:
         if not data or len(self._received) > ANSWER_BYTES:
             raise OSError(f"its process ended, or sent more than {ANSWER_BYTES} bytes")
 
-    def _answer(self) -> dict[str, tuple[int, int]]:
+    def _take_answer(self) -> dict[str, tuple[int, int]]:
         line, _, self._received = self._received.partition(b"\n")
         self._asked = None
         found = json.loads(line)
@@ -171,9 +171,9 @@ class Cards:
 
     def _give_up(self, now: float) -> None:
         self._ask_due = now + AGAIN_S
-        self._end()
+        self._kill_process()
 
-    def _end(self) -> None:
+    def _kill_process(self) -> None:
         process, self._process, self._asked = self._process, None, None
         if process is not None:
             assert process.stdout is not None and process.stdin is not None

@@ -15,7 +15,7 @@ import pwd
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pump import inputs
+from pump.base import inputs
 
 SUBORDINATE_IDS = "/etc/subuid"
 FILE_BYTES = 4 << 20

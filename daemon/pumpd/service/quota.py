@@ -117,13 +117,13 @@ class Users:
 
     def may_send(self, user: int, now: float) -> bool:
         """Counts one frame of this user; returns False if the user must wait."""
-        return _of(self._frames, user, self.quotas.user_rate, now).take(now)
+        return _bucket_of(self._frames, user, self.quotas.user_rate, now).take(now)
 
     def may_connect(self, user: int, privileged: bool, now: float) -> bool:
         """Counts one connection; returns False if there are too many in a short time. The limit for
         all users together does not apply to privileged users, to users without a connection, or to
         users with at most their share of the recent connections."""
-        mine = _of(self._connects, user, self.quotas.user_connect_rate, now)
+        mine = _bucket_of(self._connects, user, self.quotas.user_connect_rate, now)
         if not mine.take(now):
             return False
         part = 2 * self.quotas.connect_rate / len(self._connects)
@@ -136,7 +136,7 @@ class Users:
         quotas, mine = self.quotas, self.connections[user]
         if mine >= quotas.user_connections or self.silent[user] >= quotas.user_handshakes:
             return False
-        if self.silent.total() >= quotas.handshakes - _part(quotas):
+        if self.silent.total() >= quotas.handshakes - _reserved_handshakes(quotas):
             return None
         if self.connections.total() < quotas.connections - quotas.reserved:
             return True
@@ -152,13 +152,8 @@ class Users:
             for user in [one for one, count in counts.items() if not count]:
                 del counts[user]
 
-    def tables(self) -> int:
-        """Returns the number of entries in all tables."""
-        counts = len(self.connections) + len(self.silent) + len(self.jobs)
-        return counts + len(self._frames) + len(self._connects)
 
-
-def _of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucket:
+def _bucket_of(buckets: dict[int, Bucket], user: int, rate: float, now: float) -> Bucket:
     if user not in buckets:
         buckets[user] = Bucket(rate, now)
     return buckets[user]
@@ -180,7 +175,7 @@ def admit(
         return False, None
     silent = [seat for seat in seats if seat.silent]
     for taken, places, reserved in (
-        (silent, quotas.handshakes, _part(quotas)),
+        (silent, quotas.handshakes, _reserved_handshakes(quotas)),
         (seats, quotas.connections, quotas.reserved),
     ):
         if len(taken) >= places - (0 if privileged else reserved):
@@ -189,7 +184,7 @@ def admit(
     return True, None
 
 
-def _part(quotas: Quotas) -> int:
+def _reserved_handshakes(quotas: Quotas) -> int:
     return -(-quotas.handshakes * quotas.reserved // quotas.connections)
 
 

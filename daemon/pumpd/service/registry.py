@@ -192,7 +192,7 @@ class Registry(Rules):
             if gpu.may_change(self.shrink_budget):
                 self._mark(name, gpu.memory.first)
         for name in self.shrink_budget.gpus - self._gpus.keys():
-            self.shrink_budget.look(name, set(), now)
+            self.shrink_budget.update(name, set(), now)
 
     def memory_bytes(self) -> dict[str, int]:
         """Returns the bytes that jobs may share, by the name of the GPU."""

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pump import paths
+from pump.base import paths
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError, say
 from pump.config import files, schema
 from pump.config.layers import ADMINISTRATORS_FILE
 from pump.config.settings import DEFAULTS
-from pump.names import quoted
 from pumpd.common import link
 from pumpd.common.loglines import Formatter
 from pumpd.common.process_name import name_process

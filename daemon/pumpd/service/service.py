@@ -30,7 +30,6 @@ from pump.wire.server import peer_of
 from pump.wire.strict import FrameError
 from pumpd.common import link
 from pumpd.service.cards import Cards
-from pumpd.service.jobs import Job
 from pumpd.service.owners import Identity
 from pumpd.service.peers import SLOW_S, Peer, Peers, in_turn
 from pumpd.service.quota import Bucket, Users, admit
@@ -144,7 +143,7 @@ class Service:
             self._registry.settling, self._registry.stale = False, True
         if self._registry.stale and now >= self._arrange_due:
             self._rearrange(now)
-        self._tell(now)
+        self._send_grants(now)
         self._cards.on_time(now, self._settings.beat_s, bool(self._registry.jobs))
 
     def _measured(self, used_bytes: Mapping[str, int]) -> None:
@@ -171,7 +170,7 @@ class Service:
         done = self._now()
         self._arrange_due = done + max(REARRANGE_PAUSE_S, done - now)
 
-    def _tell(self, now: float) -> None:
+    def _send_grants(self, now: float) -> None:
         until = now + SLICE_S
         while self._peers.granted and self._now() <= until:
             peer = next(iter(self._peers.granted))
@@ -355,9 +354,13 @@ class Service:
         peer.flush(self._registry.grant_of(job, int(self._settings.beat_s * 1e3)), now)
 
     def _jobs(self, asker: Peer, after: int, now: float) -> wire.Jobs:
-        registry, privileged = self._registry, asker.identity.privileged
-        jobs = registry.jobs.values() if privileged else registry.jobs_of(asker.identity.owner)
-        visible = [job for job in jobs if job.number > after and self._may_see(asker, job)]
+        registry, who = self._registry, asker.identity
+        jobs = registry.jobs.values() if who.privileged else registry.jobs_of(who.owner)
+        visible = [
+            job
+            for job in jobs
+            if job.number > after and (who.privileged or who.user == job.identity.user)
+        ]
         shown: list[wire.JobState] = []
         room = wire.REPLY_BYTES - 64
         for job in visible[: wire.JOBS_SHOWN]:
@@ -367,9 +370,6 @@ class Service:
                 break
             shown.append(state)
         return wire.Jobs(int(len(shown) < len(visible)), tuple(shown))
-
-    def _may_see(self, asker: Peer, job: Job) -> bool:
-        return asker.identity.privileged or asker.identity.user == job.identity.user
 
     def _state(self, now: float) -> wire.ServiceState:
         registry = self._registry

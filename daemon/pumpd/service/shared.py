@@ -167,14 +167,14 @@ class Shared:
         targets = fair if fewer == claims else _arbitrated(whole, fewer)
         changed = self._grant(whole, targets, over, rules)
         waited_for = set() if rules.settling else set(self._waited_for(fair))
-        rules.shrink_budget.look(self.name, waited_for, now)
+        rules.shrink_budget.update(self.name, waited_for, now)
         first = max((job.priority for job in self.jobs.values() if self._uses(job)), default=None)
         for job in self.jobs.values():
             yields = first is not None and job.priority < first
             flags = job.number in waits, yields
             if flags != (self.name in job.waits, self.name in job.yields):
-                job.waits = _with(job.waits, self.name, flags[0])
-                job.yields = _with(job.yields, self.name, flags[1])
+                job.waits = _set_member(job.waits, self.name, flags[0])
+                job.yields = _set_member(job.yields, self.name, flags[1])
                 changed[job.number] = job
         return list(changed.values())
 
@@ -196,7 +196,7 @@ class Shared:
     ) -> tuple[list[Claim], set[int]]:
         """Returns the claims with priorities set by turns, and the jobs that wait."""
         ready = [] if rules.settling or not rules.turns else list(self._ready(rules))
-        running = self.turns.look(now, whole, ready)
+        running = self.turns.update(now, whole, ready)
         levels = (self.turns.level(claim.priority, claim.job in running) for claim in claims)
         leveled = [claim._replace(priority=one) for claim, one in zip(claims, levels, strict=True)]
         return leveled, {one.job for one in ready} - running
@@ -285,5 +285,5 @@ def _arbitrated(whole: int, claims: list[Claim]) -> dict[int, int]:
     return {job: has for (job, _), has in arbitrate(less_spill(memory, claims), claims).items()}
 
 
-def _with(names: frozenset[str], name: str, holds: bool) -> frozenset[str]:
+def _set_member(names: frozenset[str], name: str, holds: bool) -> frozenset[str]:
     return names | {name} if holds else names - {name}

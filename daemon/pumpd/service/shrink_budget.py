@@ -23,7 +23,7 @@ GPUS_MOST = 64
 @dataclass
 class _Account:
     spent_s: float
-    looked: float
+    updated: float
     waits: bool = True
 
 
@@ -43,17 +43,17 @@ class ShrinkBudget:
         """Returns the GPUs with accounts."""
         return self._accounts.keys()
 
-    def look(self, gpu: str, waited_for: Set[int], now: float) -> None:
+    def update(self, gpu: str, waited_for: Set[int], now: float) -> None:
         """Records that since `now` other jobs wait for exactly these users on the GPU."""
         accounts = self._accounts.setdefault(gpu, {})
         for user, account in list(accounts.items()):
-            account.spent_s = self._spent(account, now)
-            account.looked, account.waits = now, user in waited_for
+            account.spent_s = self._spent_s(account, now)
+            account.updated, account.waits = now, user in waited_for
             if not account.waits and account.spent_s == 0.0:
                 del accounts[user]
                 self._count[user] -= 1
         for user in sorted(waited_for - accounts.keys()):
-            if not self._full(user):
+            if not self._has_most_accounts(user):
                 accounts[user] = _Account(0.0, now)
                 self._count[user] += 1
         if not accounts:
@@ -64,15 +64,15 @@ class ShrinkBudget:
         """Returns whether the user's account on the GPU is spent."""
         account = self._accounts.get(gpu, {}).get(user)
         if account is None:
-            return self._full(user)
-        return self._spent(account, now) >= SHRINK_S
+            return self._has_most_accounts(user)
+        return self._spent_s(account, now) >= SHRINK_S
 
-    def _full(self, user: int) -> bool:
+    def _has_most_accounts(self, user: int) -> bool:
         return self._count[user] >= GPUS_MOST
 
     @staticmethod
-    def _spent(account: _Account, now: float) -> float:
-        passed = now - account.looked
+    def _spent_s(account: _Account, now: float) -> float:
+        passed = now - account.updated
         if account.waits:
             return min(SHRINK_S, account.spent_s + passed)
         return max(0.0, account.spent_s - passed * BACK_SHARE)

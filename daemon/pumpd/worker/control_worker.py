@@ -67,7 +67,7 @@ class _Pending:
     deadline_ns: int
 
 
-def _in(ms: int) -> int:
+def _deadline_ns(ms: int) -> int:
     """Returns the time `ms` milliseconds from now, as the client reads it; 0 for 0."""
     return int(lib.pump_core_now_ns()) + ms * 1_000_000 if ms else 0
 
@@ -117,13 +117,13 @@ class ControlWorker:
     def step(self) -> None:
         """Processes requests as far as possible now; cheap if there are none."""
         if self._pending is not None:
-            self._follow_up(self._pending)
+            self._finish_if_adopted(self._pending)
         while self._arrived and self._pending is None:
-            self._take(self._arrived.popleft())
+            self._handle(self._arrived.popleft())
 
     # ---- requests ----
 
-    def _take(self, data: bytes) -> None:
+    def _handle(self, data: bytes) -> None:
         try:
             number, frame = wire.split(data)
         except wire.FrameError:
@@ -132,13 +132,13 @@ class ControlWorker:
             request = wire.decode_request(frame)
             self._worker.read_devices()
             if request.ask == wire.SET:
-                self._set(number, request)
+                self._start_change(number, request)
             else:
                 self._answer(number, self.state())
         except (wire.FrameError, _RefusedError) as error:
             self._answer(number, wire.failed(self._pid, str(error)))
 
-    def _set(self, number: int, request: wire.Request) -> None:
+    def _start_change(self, number: int, request: wire.Request) -> None:
         if request.policy is not None:
             try:
                 choose(request.policy, POLICIES, "policy")
@@ -147,9 +147,9 @@ class ControlWorker:
         for index in self._devices_of(request):
             device = self._shm.devices[index]
             if request.hold_ms is not None:
-                device.held_until_ns = _in(request.hold_ms)
+                device.held_until_ns = _deadline_ns(request.hold_ms)
             if request.yield_ms is not None:
-                device.yield_until_ns = _in(request.yield_ms)
+                device.yield_until_ns = _deadline_ns(request.yield_ms)
         if request.hold_ms is not None or request.yield_ms is not None:
             self._wake_client()
         if request.budget_bytes is None and request.policy is None:
@@ -168,7 +168,7 @@ class ControlWorker:
         self._pending = _Pending(number, request, before, awaited, deadline_ns)
         if awaited:
             self._wake_client()
-        self._follow_up(self._pending)
+        self._finish_if_adopted(self._pending)
 
     def _devices_of(self, request: wire.Request) -> list[int]:
         """Returns the devices that the request concerns, including devices not in use yet."""
@@ -201,12 +201,12 @@ class ControlWorker:
         except OSError as error:
             log.info("cannot wake the client: %s", error)
 
-    def _follow_up(self, pending: _Pending) -> None:
+    def _finish_if_adopted(self, pending: _Pending) -> None:
         asked = pending.request.budget_bytes
         devices = self._shm.devices
         if any(devices[index].adopted_budget_bytes != asked for index in pending.awaited):
             if lib.pump_core_now_ns() >= pending.deadline_ns:
-                self._give_up(pending)
+                self._restore_budgets(pending)
             return
         self._pending = None
         worker = self._worker
@@ -216,7 +216,7 @@ class ControlWorker:
         log.info("switched: %s", pending.request)
         self._answer(pending.number, self.state())
 
-    def _give_up(self, pending: _Pending) -> None:
+    def _restore_budgets(self, pending: _Pending) -> None:
         self._pending = None
         for index, asked in pending.before.items():
             self._shm.devices[index].asked_budget_bytes = asked
@@ -243,10 +243,10 @@ class ControlWorker:
             found.append({name: int(getattr(counters, name)) for name in _COUNTERS[struct]})
         totals = worker.model.totals()
         found[1] |= {"window_depth": totals.window_depth, "in_flight": totals.in_flight}
-        devices = tuple(self._device(index) for index in sorted(worker.model.devices))
+        devices = tuple(self._device_state(index) for index in sorted(worker.model.devices))
         return wire.ClientState(self._pid, None, worker.policy.name, devices, *found)
 
-    def _device(self, index: int) -> wire.DeviceState:
+    def _device_state(self, index: int) -> wire.DeviceState:
         record = self._shm.devices[index]
         model = self._worker.model
         tally = model.tally(index)

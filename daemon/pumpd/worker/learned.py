@@ -17,14 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from pump.base.names import quoted
 from pump.model.client import ClientModel
-from pump.model.event_log import Keys
-from pump.names import quoted
 from pumpd.worker.learned_files import Entry, Folder, encode, name_of, sketch
 
 log = logging.getLogger("pumpd.worker")
 
-LOOKS: Final = (16, 32, 64, 128, 256, 512, 1024)
+SEARCHES: Final = (16, 32, 64, 128, 256, 512, 1024)
 """Numbers of operations after which a worker searches for a file. 16 operations are the shortest
 history that the learner trusts immediately."""
 ALIKE: Final = 0.75
@@ -40,26 +39,26 @@ class Learned:
         """`path`: absolute path of the folder."""
         self._model = model
         self._path = path
-        self._looks = list(LOOKS)
+        self._searches = list(SEARCHES)
         self._folder: Folder | None = None
         self._entries: list[Entry] = []
-        self._guarded(self._open)
+        self._guarded(self._open_folder)
         self._recalled: Entry | None = None
         self._known: frozenset[int] = frozenset()
         """The kinds of all operations in the recalled earlier run, by their keys."""
 
     def step(self) -> None:
         """Searches for the program's file when it is time; cheap otherwise."""
-        if self._looks and self._model.kept_operations() >= self._looks[0]:
-            self._guarded(self._look)
+        if self._searches and self._model.kept_operations() >= self._searches[0]:
+            self._guarded(self._search)
 
     def end(self) -> None:
         """Saves the learned patterns after the client has ended."""
-        self._looks.clear()
+        self._searches.clear()
         if self._folder is None:
             return
         if self._model.kept_operations() >= LEAST:
-            self._guarded(partial(self._keep, self._folder))
+            self._guarded(partial(self._save, self._folder))
         self._folder.close()
         self._folder = None
 
@@ -67,18 +66,18 @@ class Learned:
         try:
             work()
         except (OSError, MemoryError) as error:
-            self._looks.clear()
+            self._searches.clear()
             reason = getattr(error, "strerror", None) or "no memory"
             log.info("cannot keep learned patterns in %s: %s", quoted(self._path), reason)
 
-    def _open(self) -> None:
+    def _open_folder(self) -> None:
         self._folder = Folder(self._path)
         self._entries = self._folder.entries()
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
-        self._looks = [count for count in self._looks if count > len(keys)]
+        self._searches = [count for count in self._searches if count > len(keys)]
         so_far = sketch(keys)
         while self._folder and (found := _likest(self._entries, so_far)):
             if self._recalled is not None and found.name == self._recalled.name:
@@ -94,16 +93,13 @@ class Learned:
             log.info("loaded %d operations of an earlier run", found.operations)
             return
 
-    def _is_known(self, keys: Keys) -> bool:
-        return _share(frozenset(keys.tolist()), self._known) >= ALIKE
-
-    def _keep(self, folder: Folder) -> None:
+    def _save(self, folder: Folder) -> None:
         event_log = self._model.kept()
         keys = event_log.keys()
         name, recalled = name_of(sketch(keys)), self._recalled
         again = recalled is not None and recalled.name == name
         longer = recalled is not None and recalled.operations > len(keys)
-        if again and longer and self._is_known(keys):
+        if again and longer and _share(frozenset(keys.tolist()), self._known) >= ALIKE:
             folder.touch(name)  # this run was only cut short: keep the longer one
             return
         folder.write(name, encode(event_log))

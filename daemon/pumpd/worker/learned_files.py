@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pump import folders, inputs, outputs
+from pump.base import folders, inputs, outputs
 from pump.model.event_log import ACCESS, STEP, EventLog, Keys
 from pump.wire.abi import lib
 
@@ -47,7 +47,7 @@ SKETCH_OPERATIONS: Final = 1024
 FILE_BYTES_MAX: Final = 4 << 20
 FILES_MAX: Final = 64
 FOLDER_BYTES_MAX: Final = 64 << 20
-LOOKED_AT_MAX: Final = 1024
+NAMES_MAX: Final = 1024
 """Most names of a folder that are read."""
 
 NAME: Final = re.compile(r"[0-9a-f]{16}\.learned(\.part-[0-9a-f]{8})?")
@@ -85,7 +85,7 @@ def encode(event_log: EventLog) -> bytes:
     """Returns the content of a file."""
     keys = event_log.keys()
     sketched = _packed(sketch(keys))
-    body = zlib.compress(_planes(event_log.steps) + _planes(event_log.accesses), 1)
+    body = zlib.compress(_to_planes(event_log.steps) + _to_planes(event_log.accesses), 1)
     counts = len(keys), len(event_log.steps), len(event_log.accesses), len(body)
     rest = struct.pack("<5I", len(sketched) // 8, *counts) + sketched + body
     return MAGIC + struct.pack("<2I", VERSION, zlib.crc32(rest)) + rest
@@ -94,7 +94,7 @@ def encode(event_log: EventLog) -> bytes:
 def decode(data: bytes) -> EventLog:
     """Returns the event log in a file's content. Raises ValueError, with one line, for content that
     `encode` does not write."""
-    keys, operations, steps, accesses, body_bytes = _head(data)
+    keys, operations, steps, accesses, body_bytes = _unpack_head(data)
     begin = HEAD.size + 8 * keys
     if len(data) != begin + body_bytes:
         raise ValueError("it is truncated or too long")
@@ -111,12 +111,12 @@ def decode(data: bytes) -> EventLog:
     if len(plain) != plain_bytes or not inflate.eof or inflate.unused_data:
         raise ValueError("its length does not match its header")
     cut = steps * STEP.itemsize
-    event_log = EventLog(_rows(plain[:cut], STEP), _rows(plain[cut:], ACCESS))
-    _check(event_log, operations)
+    event_log = EventLog(_from_planes(plain[:cut], STEP), _from_planes(plain[cut:], ACCESS))
+    _check_bounds(event_log, operations)
     return event_log
 
 
-def _head(data: bytes) -> tuple[int, int, int, int, int]:
+def _unpack_head(data: bytes) -> tuple[int, int, int, int, int]:
     if len(data) < HEAD.size:
         raise ValueError("it is truncated")
     magic, version, _, keys, *rest = HEAD.unpack_from(data)
@@ -128,7 +128,7 @@ def _head(data: bytes) -> tuple[int, int, int, int, int]:
     return keys, operations, steps, accesses, body_bytes
 
 
-def _check(event_log: EventLog, operations: int) -> None:
+def _check_bounds(event_log: EventLog, operations: int) -> None:
     steps, accesses = event_log
     is_operation = steps["what"] == lib.PUMP_LEARNER_OPERATION
     sound = (
@@ -145,12 +145,12 @@ def _check(event_log: EventLog, operations: int) -> None:
         raise ValueError("one of its numbers is out of range")
 
 
-def _planes(rows: NDArray[Any]) -> bytes:
+def _to_planes(rows: NDArray[Any]) -> bytes:
     whole = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
     return whole.T.tobytes()
 
 
-def _rows(planes: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _from_planes(planes: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     whole = np.frombuffer(planes, np.uint8).reshape(dtype.itemsize, -1)
     return np.ascontiguousarray(whole.T).view(dtype).reshape(-1)
 
@@ -184,7 +184,7 @@ class Folder:
                 continue
             with contextlib.suppress(OSError, ValueError):
                 data = self._content(name, HEAD.size + 8 * SKETCH_OPERATIONS)
-                keys, operations, *_ = _head(data)
+                keys, operations, *_ = _unpack_head(data)
                 sketched = struct.unpack_from(f"<{keys}Q", data, HEAD.size)
                 found.append(Entry(name, frozenset(sketched), operations))
         return found
@@ -205,7 +205,7 @@ class Folder:
         OSError; EFBIG for more than FILE_BYTES_MAX."""
         if len(data) > FILE_BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        outputs.look(name, KIND, self._fd)
+        outputs.examine(name, KIND, self._fd)
         fd, part = outputs.draft(name, self._fd, 0o600)
         try:
             with os.fdopen(fd, "wb", 0) as file:
@@ -235,7 +235,7 @@ class Folder:
 
     def _names(self) -> Iterator[str]:
         with os.scandir(self._fd) as found:
-            for entry, _ in zip(found, range(LOOKED_AT_MAX), strict=False):
+            for entry, _ in zip(found, range(NAMES_MAX), strict=False):
                 if NAME.fullmatch(entry.name):
                     yield entry.name
 

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pump
-from pump.names import quoted
+from pump.base.names import quoted
 from pump.trace import format as form
 from pump.trace import place
 from pump.trace import records as rec
 from pump.trace.writer import ROW_COLUMNS, USE_COLUMNS, Rows, TraceWriter
 from pump.wire.abi import ffi, lib
-from pump.wire.mapping import Batch, Ranges
+from pump.wire.mapping import BATCH_TYPES, Batch, Ranges
 from pumpd.common import threads
 from pumpd.common.settings import WorkerSettings
 from pumpd.worker.hops import Hops
@@ -80,16 +80,6 @@ _BATCH_USES: Final = 65536
 _ROWS_ROOM: Final = HAND_OVER_ROWS + _BATCH_ROWS
 _USES_ROOM: Final = HAND_OVER_USES + _BATCH_USES
 _USE_END: Final = "use_end"
-_TYPES: Final[dict[str, Any]] = {
-    **dict.fromkeys(("seq", "time_ns", "function", "signature"), np.uint64),
-    **dict.fromkeys(("stream", "device", "payload_bytes", _USE_END), np.uint32),
-    **dict.fromkeys(("kind", "dropped"), np.uint16),
-    **dict.fromkeys(("slot", "generation", "argument"), np.uint32),
-    **dict.fromkeys(("offset_bytes", "length_bytes"), np.uint64),
-    "access": np.uint8,
-}
-"""Types of the columns of `struct pump_batch`; a test compares them with the struct."""
-
 Work = Callable[[TraceWriter], None]
 
 
@@ -106,8 +96,9 @@ class _Block:
     """
 
     def __init__(self) -> None:
-        self._rows = {n: np.empty(_ROWS_ROOM, _TYPES[n]) for n in (*ROW_COLUMNS, _USE_END)}
-        self._uses = {n: np.empty(_USES_ROOM, _TYPES[n]) for n in USE_COLUMNS}
+        self._rows = {n: np.empty(_ROWS_ROOM, BATCH_TYPES[n]) for n in ROW_COLUMNS}
+        self._rows[_USE_END] = np.empty(_ROWS_ROOM, BATCH_TYPES["use_begin"])
+        self._uses = {n: np.empty(_USES_ROOM, BATCH_TYPES[n]) for n in USE_COLUMNS}
         self._to_rows = [_target(column) for column in self._rows.values()]
         self._to_uses = [_target(column) for column in self._uses.values()]
         self._from: Any = None
@@ -287,7 +278,7 @@ class Recorder:
 
     def threads(self, delays: RunDelay, *, last: bool = False) -> None:
         """Records the current run times and delays of the client's threads."""
-        self._put(lambda writer: writer.threads(delays.look(last=last)), 0)
+        self._put(lambda writer: writer.threads(delays.sample(last=last)), 0)
 
     def policy(self, name: str) -> None:
         """Records that the worker switches to this policy."""

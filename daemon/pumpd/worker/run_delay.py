@@ -37,7 +37,7 @@ _NAMED_AFTER: Final = 2
 
 @dataclass(slots=True)
 class _Thread:
-    looks: int = 0
+    reads: int = 0
     group: int = form.THREADS_PROGRAM
     ran_ns: int = 0
     delay_ns: int = 0
@@ -59,7 +59,7 @@ class Issuers:
         self.waited_ns = 0
         self.share = 0.0
 
-    def look(self, threads: Iterable[int]) -> None:
+    def refresh(self, threads: Iterable[int]) -> None:
         """Reads again how long these threads have waited. Leaves out unreadable values."""
         for thread in filter(None, threads if self._pid else ()):
             with contextlib.suppress(OSError, ValueError):
@@ -68,16 +68,16 @@ class Issuers:
                 self._seen[thread] = delay_ns
         if self._seen:
             with contextlib.suppress(OSError, ValueError, IndexError):
-                ours_s, all_s = self._spent_s()
+                ours_s, all_s = self._cpu_times_s()
                 if self._spent is None:
                     self._spent = ours_s, all_s
                 ours_s, all_s = ours_s - self._spent[0], all_s - self._spent[1]
                 self.share = min(1.0, ours_s / all_s) if all_s > 0 else 0.0
 
-    def _spent_s(self) -> tuple[float, float]:
+    def _cpu_times_s(self) -> tuple[float, float]:
         """Returns CPU times of both processes, and of the machine (proc(5): utime, stime; cpu)."""
-        client = _text(f"/proc/{self._pid}/stat", 1024).rpartition(")")[2].split()
-        machine = _text("/proc/stat", 512).splitlines()[0].split()
+        client = _read_text(f"/proc/{self._pid}/stat", 1024).rpartition(")")[2].split()
+        machine = _read_text("/proc/stat", 512).splitlines()[0].split()
         user, nice, system, _, _, irq, soft, *_ = map(int, machine[1:])
         ticks_s = os.sysconf("SC_CLK_TCK")
         ours_s = (int(client[11]) + int(client[12])) / ticks_s + time.process_time()
@@ -96,13 +96,13 @@ class RunDelay:
         self._said: dict[int, tuple[int, int]] = {}
         self._next_ns = 0
 
-    def look(self, *, last: bool = False) -> list[Threads]:
+    def sample(self, *, last: bool = False) -> list[Threads]:
         """Returns the groups of threads with changed times; none if the last sample is recent,
         unless it is the `last` one of a recording."""
         began_ns = time.monotonic_ns()
         if began_ns < self._next_ns and not last:
             return []
-        sums = self._sums()
+        sums = self._sum_by_group()
         ended_ns = time.monotonic_ns()
         self._next_ns = ended_ns + SHARE * (ended_ns - began_ns)
         found = {group: (ran_ns, delay_ns) for group, (ran_ns, delay_ns) in sums.items()}
@@ -114,16 +114,16 @@ class RunDelay:
         self._said = found
         return new
 
-    def _sums(self) -> dict[int, list[int]]:
+    def _sum_by_group(self) -> dict[int, list[int]]:
         names: list[str] = []
         if self._tasks:
             with contextlib.suppress(OSError):
                 names = [task.name for task in Path(self._tasks).iterdir()]
         for name in [name for name in self._live if name not in names]:
-            self._end(self._live.pop(name))
+            self._keep_times(self._live.pop(name))
         for name in names:
             with contextlib.suppress(OSError, ValueError):
-                self._read(name)
+                self._read_thread(name)
         sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
         for group, (ran_ns, delay_ns) in self._ended.items():
             _add(sums[group], ran_ns, delay_ns)
@@ -133,21 +133,21 @@ class RunDelay:
             _add(sums[form.THREADS_WORKER], *_run_and_delay_ns(self._own))
         return sums
 
-    def _read(self, name: str) -> None:
+    def _read_thread(self, name: str) -> None:
         folder = f"{self._tasks}/{name}"
         ran_ns, delay_ns = _run_and_delay_ns(f"{folder}/schedstat")
         thread = self._live.get(name)
         if thread is None or ran_ns < thread.ran_ns:  # or another thread has its ID now
             if thread is not None:
-                self._end(thread)
+                self._keep_times(thread)
             thread = self._live[name] = _Thread()
-        if thread.looks < _NAMED_AFTER:
-            thread.looks += 1
-            match = _NAME.fullmatch(_text(f"{folder}/comm").strip())
+        if thread.reads < _NAMED_AFTER:
+            thread.reads += 1
+            match = _NAME.fullmatch(_read_text(f"{folder}/comm").strip())
             thread.group = _GROUPS[match[1]] if match else form.THREADS_PROGRAM
         thread.ran_ns, thread.delay_ns = ran_ns, delay_ns
 
-    def _end(self, thread: _Thread) -> None:
+    def _keep_times(self, thread: _Thread) -> None:
         _add(self._ended[thread.group], thread.ran_ns, thread.delay_ns)
 
 
@@ -159,11 +159,11 @@ def _add(to: list[int], ran_ns: int, delay_ns: int) -> None:
 def _run_and_delay_ns(path: str) -> tuple[int, int]:
     """Returns run time and run delay of a thread. Raises OSError if the thread has ended,
     ValueError if the kernel uses another format."""
-    ran_ns, delay_ns, *_ = _text(path).split()
+    ran_ns, delay_ns, *_ = _read_text(path).split()
     return int(ran_ns), int(delay_ns)
 
 
-def _text(path: str, most: int = 128) -> str:
+def _read_text(path: str, most: int = 128) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, most).decode("ascii", "replace")

@@ -31,7 +31,7 @@ class TimeLost:
         before_ns = lib.pump_core_now_ns()
         counters, shm = self._shm.worker_counters, self._shm
         self._follow_stops()
-        self._issuers.look(shm.header.issuers)
+        self._issuers.refresh(shm.header.issuers)
         self._model.delayed(before_ns, self._issuers.waited_ns, self._issuers.share)
         neighbours = (device.neighbours for device in shm.devices[0 : lib.PUMP_MAX_DEVICES])
         lost = self._model.lost(max(neighbours))

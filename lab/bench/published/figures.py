@@ -17,7 +17,7 @@ from typing import Any
 
 from harness import ROOT
 
-from pump import inputs
+from pump.base import inputs
 from pump.config.values import BadValueError, nearest, parse_size
 from pump_lab import profiles
 

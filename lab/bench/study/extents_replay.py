@@ -21,8 +21,8 @@ STEADY_FROM = 2
 
 
 def installed() -> tuple[Any, Any]:
-    """Returns the learner of the pump that is installed here. Raises the errors of pump.paths."""
-    from pump import paths
+    """Returns the learner of the pump that is installed here. Raises MissingFileError."""
+    from pump.base import paths
 
     return load(Path(paths.library("libpump_core.so")), Path(paths.library("include/extents.h")))
 

@@ -165,7 +165,7 @@ def run(options: Options) -> Iterator[Row]:
 
 def touched_rows(options: Options, program: list[str], settings: list[str]) -> Iterator[Row]:
     """Yields the rows of --program. Raises MeasurementError if it or its recording fails."""
-    from pump.names import readable_kernel
+    from pump.base.names import readable_kernel
     from pump.trace.reader import Reader
 
     with tempfile.TemporaryDirectory() as work:

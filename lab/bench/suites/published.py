@@ -22,7 +22,7 @@ from typing import Any
 
 from harness import MeasurementError, Options, Row
 
-from pump import outputs
+from pump.base import outputs
 
 FACTORS = {True: (0.5, 0.71, 1.41, 2.0), False: (0.5, 0.71, 1.1)}
 """Factors that are tried as well as 1: for constants of the host, and shares of the link."""

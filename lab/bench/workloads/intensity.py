@@ -173,10 +173,11 @@ def curve(program: Program, profile: Profile) -> dict[str, Any]:
 def picture(found: dict[str, Any]) -> str:
     """Returns the curve of one program as SVG: both axes are logarithmic."""
     from pump.report import svg
+    from pump_lab.sim.picture import curves
 
     points = found["points"]
     xs = [math.log2(point["x"]) for point in points]
-    return svg.curves(
+    return curves(
         f"{found['program']}: slowdown with half of the memory (simulated, {PROFILE})",
         xs,
         [

@@ -64,6 +64,7 @@ def simulated() -> dict[str, Any]:
 def picture(found: dict[str, Any]) -> str:
     """Draws the bars as SVG, each with its range over the band."""
     from pump.report import svg
+    from pump_lab.sim.picture import IN_THE_DARK
 
     ranges, rows = {}, [("PyTorch without pump", 0.0, "out of memory")]
     for name, policy in BARS.items():
@@ -96,7 +97,7 @@ def picture(found: dict[str, Any]) -> str:
     parts.append(f'<text x="10" y="{height - 8}" {SMALL}>{UNDER}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'font-family="system-ui,sans-serif" font-size="14"><style>{svg.IN_THE_DARK}</style>'
+        f'font-family="system-ui,sans-serif" font-size="14"><style>{IN_THE_DARK}</style>'
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pump import inputs, outputs
+from pump.base import inputs, outputs
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError, save
-from pump.names import quoted
 from pump_lab import profiles
 
 REPORT_BYTES_MOST = 16 << 20

@@ -7,13 +7,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError, Once, save
 from pump.config.settings import DEFAULTS
 from pump.config.values import BadValueError, parse_size
 from pump.measure.progress import Progress
-from pump.model.bounds import with_reserve
-from pump.names import quoted
 from pump_lab.cli import device_profiles
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ def _case(asked: argparse.Namespace) -> Case:
     from pump_lab import profiles
     from pump_lab.sim import recording, tensors, wakeups
     from pump_lab.sim.program import touches_allowed
-    from pump_lab.sim.report import Case
+    from pump_lab.sim.report import Case, with_reserve
     from pump_lab.sim.simulation import Daemon, Jitter, Machine
 
     profile = profiles.load(asked.profile)
@@ -245,7 +244,7 @@ def _case(asked: argparse.Namespace) -> Case:
 
 
 def _read(trace: str) -> bytes:
-    from pump import inputs
+    from pump.base import inputs
     from pump.trace.info import opened
 
     try:

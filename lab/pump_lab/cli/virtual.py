@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pump import paths
+from pump.base import paths
 from pump.cli.devices import DRIVER
 from pump.cli.lab import OPTIONS, Virtual
 from pump.cli.support.environment import listable

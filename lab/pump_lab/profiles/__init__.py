@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pump import inputs
+from pump.base import inputs
 from pump.config.values import BadValueError, nearest, parse_size
 from pump_lab import tables
 

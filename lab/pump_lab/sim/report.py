@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pump.model.bounds import BLOCK_BYTES, with_reserve, without_reserve
+from pump.model.bounds import BLOCK_BYTES, RESERVE_PERCENT, without_reserve
 from pump.report.words import percent, size
 from pump_lab.floor import Floor, Rates, floor_of, least_traffic, lp_floor
 from pump_lab.sim.host import Host
@@ -48,6 +48,14 @@ class Case:
     def with_memory(self, memory_bytes: int) -> Case:
         """Returns the case on a GPU with `memory_bytes`."""
         return replace(self, machine=replace(self.machine, memory_bytes=memory_bytes))
+
+
+def with_reserve(budget_bytes: int, percent: float = RESERVE_PERCENT) -> int:
+    """Inverts `without_reserve`: returns whole blocks of bytes that leave at least this budget."""
+    memory_bytes = int(budget_bytes / (100 - percent) * 100) // BLOCK_BYTES * BLOCK_BYTES
+    while without_reserve(memory_bytes, percent) < budget_bytes:
+        memory_bytes += BLOCK_BYTES
+    return memory_bytes
 
 
 def unlimited(case: Case) -> Outcome:

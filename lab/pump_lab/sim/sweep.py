@@ -9,7 +9,7 @@ from typing import Any, Final
 from pump.model.bounds import BLOCK_BYTES
 from pump.report import svg
 from pump.report.words import percent
-from pump_lab.sim import report
+from pump_lab.sim import picture, report
 from pump_lab.sim.named_policies import NamedPolicy, simulate
 from pump_lab.sim.report import GIB, Case, Figures
 
@@ -85,7 +85,7 @@ def as_svg(found: Figures) -> str:
     unit, unit_bytes = ("GiB", GIB) if points[0]["gpu_memory_bytes"] >= GIB else ("MiB", GIB >> 10)
     xs = [point["gpu_memory_bytes"] / unit_bytes for point in points]
     most = max(max(point["slowdown"].values()) for point in points)
-    return svg.curves(
+    return picture.curves(
         f"{found['trace']}: slowdown by GPU memory (simulated)",
         xs,
         [

@@ -12,13 +12,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from pump import schemas
+from pump.base import schemas
+from pump.base.names import printable
 from pump.cli.doctor import host, probe, rules, switches, target
 from pump.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, problem
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError
 from pump.config.settings import JobConfig
-from pump.names import printable
 from pump.report.words import many
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(asked: argparse.Namespace) -> int:
     if asked.json:
         print(schemas.dump("doctor", {"findings": [finding._asdict() for finding in found]}))
     else:
-        from pump.console import console
+        from pump.base.console import console
 
         out = console()
         for line in [*_lines(found), "", _last(found)]:

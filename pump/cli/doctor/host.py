@@ -9,7 +9,7 @@ import warnings
 
 import psutil
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 
@@ -78,7 +78,7 @@ def platform(
     if os.path.exists(microsoft):
         text = "WSL2 is not supported: its driver cannot page managed memory"
         return [problem("platform", text, "boot Linux on this machine, without Windows")]
-    board = (_lines(model) or [""])[0].strip("\0")
+    board = (_lines_of(model) or [""])[0].strip("\0")
     if os.path.exists(tegra) or "jetson" in board.lower():
         text = (
             "Jetson is not supported: the GPU uses the host's memory, so there is nothing to page"
@@ -133,7 +133,7 @@ def fragmentation(largest_device_bytes: int) -> list[Finding]:
     times as long with pieces of 4 KiB, by the model (docs/uvm.md).
     """
     whole_bytes = pages = 0
-    for line in _lines(f"{psutil.PROCFS_PATH}/buddyinfo"):
+    for line in _lines_of(f"{psutil.PROCFS_PATH}/buddyinfo"):
         counts = line.split()[4:]  # Node 0, zone Normal 5 3 ...: free pieces of 2^n pages
         pieces = [int(count) << order for order, count in enumerate(counts) if count.isdigit()]
         pages += sum(pieces)
@@ -181,7 +181,7 @@ def _whole_host() -> tuple[int, int, str] | None:
 def _cgroup_levels(root: str) -> list[tuple[int, int, str]]:
     """Returns the limits of this process's cgroups (cgroups(7)), which psutil does not read."""
     levels = []
-    for line in _lines(f"{psutil.PROCFS_PATH}/self/cgroup"):
+    for line in _lines_of(f"{psutil.PROCFS_PATH}/self/cgroup"):
         parts = line.split(":", 2)
         if len(parts) != 3 or ".." in parts[2]:
             continue
@@ -194,23 +194,23 @@ def _cgroup_levels(root: str) -> list[tuple[int, int, str]]:
             continue
         group = parts[2].rstrip("/")
         while True:
-            levels.append(_cgroup(mount + group, *names))
+            levels.append(_cgroup_limit(mount + group, *names))
             if not group:
                 break
             group = group.rpartition("/")[0]
     return [level for level in levels if level]
 
 
-def _cgroup(folder: str, most: str, used: str, kept: str) -> tuple[int, int, str] | None:
-    limit, usage = (next(iter(_lines(f"{folder}/{name}")), "") for name in (most, used))
+def _cgroup_limit(folder: str, most: str, used: str, kept: str) -> tuple[int, int, str] | None:
+    limit, usage = (next(iter(_lines_of(f"{folder}/{name}")), "") for name in (most, used))
     if not limit.isdigit() or not usage.isdigit() or int(limit) >= UNLIMITED:
         return None
-    stat = dict(line.split(" ", 1) for line in _lines(f"{folder}/memory.stat") if " " in line)
+    stat = dict(line.split(" ", 1) for line in _lines_of(f"{folder}/memory.stat") if " " in line)
     busy = max(int(usage) - int(stat.get(kept, "0")), 0)
     return max(int(limit) - busy, 0), int(limit), f"cgroup {folder}"
 
 
-def _lines(path: str) -> list[str]:
+def _lines_of(path: str) -> list[str]:
     try:
         return inputs.text(path).splitlines()
     except OSError:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from pump import paths
+from pump.base import paths
 from pump.cli.doctor.finding import REINSTALL, Finding, ok, problem, warning
 from pump.report.words import size
 
@@ -109,16 +109,18 @@ def findings(answer: dict[str, Any] | str, shim: str | None) -> list[Finding]:
     if answer["init"] != 0:
         text = f"{where}: cuInit fails with error {answer['init']}"
         return [problem("driver", text, "run nvidia-smi, and echo $CUDA_VISIBLE_DEVICES")]
-    found = [_version(where, answer["version"])]
-    found += [_device(number, facts) for number, facts in enumerate(answer["devices"])]
+    found = [_check_version(where, answer["version"])]
+    found += [_check_device(number, facts) for number, facts in enumerate(answer["devices"])]
     if not answer["devices"]:
         found.append(problem("devices", "the driver reports no GPU", "unset CUDA_VISIBLE_DEVICES"))
     if shim is not None:
-        found.append(_interception(answer.get("allocates_in", ""), answer.get("driver", ""), shim))
+        found.append(
+            _check_interception(answer.get("allocates_in", ""), answer.get("driver", ""), shim)
+        )
     return found
 
 
-def _version(where: str, version: int) -> Finding:
+def _check_version(where: str, version: int) -> Finding:
     if version < 12000:
         return problem("driver", f"{where}: too old", "install a driver for CUDA 12.4 or newer")
     if version < 12040:
@@ -127,7 +129,7 @@ def _version(where: str, version: int) -> Finding:
     return ok("driver", where)
 
 
-def _device(number: int, facts: dict[str, Any]) -> Finding:
+def _check_device(number: int, facts: dict[str, Any]) -> Finding:
     text = f"{facts['name']}, {size(facts['bytes'])}, sm_{facts['major']}{facts['minor']}"
     if facts["integrated"]:
         return problem(
@@ -150,7 +152,7 @@ def _device(number: int, facts: dict[str, Any]) -> Finding:
     return ok(f"device {number}", text)
 
 
-def _interception(allocates_in: str, driver: str, shim: str) -> Finding:
+def _check_interception(allocates_in: str, driver: str, shim: str) -> Finding:
     if allocates_in == shim:
         return ok("interception", f"programs find cuMemAlloc in {shim}")
     text = f"programs under pump-run find cuMemAlloc in {allocates_in or 'no library'}"

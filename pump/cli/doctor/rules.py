@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 from pump.cli.doctor.finding import Finding, ok, problem, warning
 from pump.cli.support import command, enabling
 from pump.cli.support.lines import BadInputError
@@ -40,7 +40,7 @@ def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
         except job_rules.RuleError as error:
             found.append(problem(NAME, str(error), "correct the rule, then: pump enable"))
             continue
-        found.append(_compiled(at, these, machine=machine))
+        found.append(_check_compiled(at, these, machine=machine))
         rules += these
     if not there:
         return []
@@ -48,11 +48,11 @@ def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
         text = "this session does not preload pump, so no rule applies to its programs"
         remedy = "log in again, or add the line that pump enable prints to your profile"
         found.append(warning(NAME, text, remedy))
-    found += _activation(rules, environ)
-    return [*found, *([_command(words, rules, environ)] if words else [])]
+    found += _check_activation(rules, environ)
+    return [*found, *([_check_command(words, rules, environ)] if words else [])]
 
 
-def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool) -> Finding:
+def _check_compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool) -> Finding:
     again = f"pump enable{' --machine' if machine else ''}"
     try:
         status = os.lstat(at.compiled)
@@ -71,7 +71,7 @@ def _compiled(at: enabling.Places, rules: list[job_rules.Rule], *, machine: bool
     return ok(NAME, f"{many(len(rules), 'rule')} in {at.compiled}: {names}")
 
 
-def _activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list[Finding]:
+def _check_activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list[Finding]:
     path = paths.activation_socket(environ)
     needy = [rule.name for rule in rules if not rule.match.without_pumpd]
     remedy = "systemctl --user enable --now pump-jobs.socket; without systemd: pumpd jobs"
@@ -89,7 +89,7 @@ def _activation(rules: list[job_rules.Rule], environ: Mapping[str, str]) -> list
     return [warning(NAME, f"{text}: processes of {', '.join(needy)} run without pump", remedy)]
 
 
-def _command(
+def _check_command(
     words: Sequence[str], rules: Sequence[job_rules.Rule], environ: Mapping[str, str]
 ) -> Finding:
     try:

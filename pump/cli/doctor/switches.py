@@ -21,7 +21,7 @@ def queues(environ: Mapping[str, str]) -> list[Finding]:
     """Returns a finding with the number of hardware queues for a job's streams."""
     name = environment.CONNECTIONS
     if environment.one_queue(environ):
-        return []  # `_cuda` reports it
+        return []  # `_check_cuda` reports it
     if name in environ:
         return [ok("hardware queues", f"{environ[name]} ({name})")]
     most = environment.CONNECTIONS_MOST
@@ -34,7 +34,7 @@ def granularity(environ: Mapping[str, str]) -> list[Finding]:
     return [ok("granularity", f"auto: {choice}") for choice in choices]
 
 
-def _ours(environ: Mapping[str, str]) -> list[Finding]:
+def _check_disabled(environ: Mapping[str, str]) -> list[Finding]:
     if not environment.disabled(environ):
         return []
     return [
@@ -46,7 +46,7 @@ def _ours(environ: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _preload(environ: Mapping[str, str]) -> list[Finding]:
+def _check_preload(environ: Mapping[str, str]) -> list[Finding]:
     names = [p for p in re.split(r"[ :]+", environ.get("LD_PRELOAD", "")) if p]
     others = [
         name
@@ -59,7 +59,7 @@ def _preload(environ: Mapping[str, str]) -> list[Finding]:
     return [warning("LD_PRELOAD", text, "unset LD_PRELOAD, if that library hooks CUDA calls")]
 
 
-def _sanitizer(environ: Mapping[str, str]) -> list[Finding]:
+def _check_sanitizer(environ: Mapping[str, str]) -> list[Finding]:
     name, option = environment.ADDRESS_SANITIZER, environment.LINK_ORDER
     chosen = re.findall(rf"\b{option}=(\w+)", environ.get(name, ""))
     if not chosen or chosen[-1] in ("0", "no", "false"):
@@ -68,7 +68,7 @@ def _sanitizer(environ: Mapping[str, str]) -> list[Finding]:
     return [problem(name, text, f"remove {option} from {name}: pump-run sets it to 0")]
 
 
-def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
+def _check_pytorch(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
         text = "PyTorch calls the driver for every tensor, which waits for the GPU each time"
@@ -78,7 +78,7 @@ def _pytorch(environ: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-def _cuda(environ: Mapping[str, str]) -> list[Finding]:
+def _check_cuda(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         text = "each launch waits until it is done, so pump cannot prefetch for the next ones"
@@ -122,7 +122,7 @@ def mps(environ: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
+def _check_frameworks(environ: Mapping[str, str]) -> list[Finding]:
     found = []
     if environ.get("TF_FORCE_UNIFIED_MEMORY", "0") not in ("", "0", "false"):
         text = "the framework uses managed memory itself, outside pump's budget and limit"
@@ -131,4 +131,11 @@ def _frameworks(environ: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-CHECKS = (_ours, _preload, _sanitizer, _pytorch, _cuda, _frameworks)
+CHECKS = (
+    _check_disabled,
+    _check_preload,
+    _check_sanitizer,
+    _check_pytorch,
+    _check_cuda,
+    _check_frameworks,
+)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.doctor.finding import OK, Finding, ok, problem, warning
 from pump.cli.doctor.starters import Started, started
 from pump.cli.support import command
@@ -29,10 +29,10 @@ INTERPRETER_BYTES_MOST = 4096
 
 def findings(words: Sequence[str], environ: Mapping[str, str]) -> list[Finding]:
     """Returns at least one finding on the command `words`."""
-    return [_command(Started(list(words), dict(environ)), STARTERS_MOST)]
+    return [_check_command(Started(list(words), dict(environ)), STARTERS_MOST)]
 
 
-def _command(asked: Started, starters: int) -> Finding:
+def _check_command(asked: Started, starters: int) -> Finding:
     """Returns the first finding that is not ok, on a command or a command that it starts."""
     words, environ, lost = asked
     if lost:
@@ -44,21 +44,18 @@ def _command(asked: Started, starters: int) -> Finding:
         return problem("command", str(error), "name an executable program")
     name = os.path.basename(path)
     if name in ELSEWHERE:
-        remedy = f"start pump-run inside it: {name} ... pump-run {_rest(words)}"
+        rest = shlex.join(words[-2:]) if len(words) > 1 else "command"
+        remedy = f"start pump-run inside it: {name} ... pump-run {rest}"
         return problem("command", f"{name} does not pass on its environment", remedy)
-    found = _file(os.path.realpath(path), environ, SCRIPTS_MOST)
+    found = _check_file(os.path.realpath(path), environ, SCRIPTS_MOST)
     for inner in started(words, environ) if starters else ():
         if found.status != OK:
             break
-        found = _command(inner, starters - 1)
+        found = _check_command(inner, starters - 1)
     return found
 
 
-def _rest(words: Sequence[str]) -> str:
-    return shlex.join(words[-2:]) if len(words) > 1 else "command"
-
-
-def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
+def _check_file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
     try:
         with inputs.opened(path) as file:
             start = file.read(4096)
@@ -70,14 +67,14 @@ def _file(path: str, environ: Mapping[str, str], scripts: int) -> Finding:
         text = f"{path} is setuid or has capabilities, so the loader preloads nothing into it"
         return problem("command", text, f"run a copy: cp {shlex.quote(path)} .")
     if start.startswith(b"#!"):
-        return _script(path, start, environ, scripts)
+        return _check_script(path, start, environ, scripts)
     if not start.startswith(b"\x7fELF"):
         text = f"{path} is not a binary and has no #! line: a shell runs it"
         return ok("command", text)
-    return _program(path, start, interpreter)
+    return _check_program(path, start, interpreter)
 
 
-def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -> Finding:
+def _check_script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -> Finding:
     words = start.splitlines()[0][2:].decode(errors="replace").split()
     if words and os.path.basename(words[0]) == "env":
         inner = next(started(words, environ), None)
@@ -93,11 +90,11 @@ def _script(path: str, start: bytes, environ: Mapping[str, str], scripts: int) -
         return problem("command", f"{path}: {error}", "install its interpreter")
     if not interpreter or scripts == 0:
         return warning("command", f"{path}: no interpreter found", "nothing to do if it runs")
-    found = _file(os.path.realpath(interpreter), environ, scripts - 1)
+    found = _check_file(os.path.realpath(interpreter), environ, scripts - 1)
     return found._replace(text=f"{path} is a script; {found.text}")
 
 
-def _program(path: str, start: bytes, interpreter: str | None) -> Finding:
+def _check_program(path: str, start: bytes, interpreter: str | None) -> Finding:
     if len(start) < 64 or start[4] != 2:
         text = f"{path} is not a 64-bit program"
         return problem("command", text, "use a 64-bit build")

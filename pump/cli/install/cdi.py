@@ -15,7 +15,7 @@ import os
 import re
 from typing import Any
 
-from pump import trust
+from pump.base import trust
 from pump.cli.run import parts_of
 from pump.cli.support import environment
 from pump.cli.support import options as pump_run

@@ -11,9 +11,9 @@ import os
 import site
 import sys
 
-from pump import folders, inputs, outputs
+from pump.base import folders, inputs, outputs
+from pump.base.names import quoted
 from pump.cli.support.lines import BadInputError
-from pump.names import quoted
 
 HELP = "install or remove completions for bash or zsh"
 EXAMPLES = ("pump install completion", "pump install completion zsh")
@@ -44,7 +44,7 @@ def run(asked: argparse.Namespace) -> int:
             if asked.remove:
                 _remove(path)
             else:
-                text = inputs.text(os.path.join(_installed(below, prefix), name))
+                text = inputs.text(os.path.join(_completions_folder(below, prefix), name))
                 folders.make(target)
                 outputs.write(path, text, outputs.COMPLETION, mode=0o644)
                 print(f"written  {path}")
@@ -59,12 +59,12 @@ def run(asked: argparse.Namespace) -> int:
 
 
 def _remove(path: str) -> None:
-    if outputs.look(path, outputs.COMPLETION):
+    if outputs.examine(path, outputs.COMPLETION):
         folders.remove(path)
         print(f"removed  {path}")
 
 
-def _installed(below: str, prefix: str) -> str:
+def _completions_folder(below: str, prefix: str) -> str:
     """Returns the folder of this installation's completions. Raises BadInputError."""
     bases = dict.fromkeys((sys.prefix, site.getuserbase(), "/usr"))
     for base in bases:

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from pump import folders, inputs, outputs
+from pump.base import folders, inputs, outputs
 from pump.cli.support.lines import BadInputError, take_options_as_words
 
 HELP = 'install or remove the Jupyter kernel "Python (pump)"'

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from pump import outputs
+from pump.base import outputs
+from pump.base.names import quoted
 from pump.cli.metrics.answers import Server, listen
 from pump.cli.metrics.families import Families
 from pump.cli.support import live
-from pump.cli.support.lines import BadInputError, checked, say
+from pump.cli.support.lines import BadInputError, checked, say, writing
 from pump.config import service_checks
-from pump.names import quoted
 
 HELP = "report running jobs to Prometheus: textfile, unix socket or TCP"
 EXAMPLES = (
@@ -66,11 +66,11 @@ def run(asked: argparse.Namespace) -> int:
 
         def text() -> str:
             nonlocal warning
-            look = watch.look()
-            if look.warning and not warning:
-                warning = look.warning
+            poll = watch.poll()
+            if poll.warning and not warning:
+                warning = poll.warning
                 say("pump", warning)
-            return exposition(families, look)
+            return exposition(families, poll)
 
         if asked.textfile:
             _write_for_ever(text, asked.textfile, asked.interval)
@@ -81,12 +81,12 @@ def run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def exposition(families: Families, look: live.Look) -> str:
+def exposition(families: Families, poll: live.Poll) -> str:
     """Returns the metrics of a poll in Prometheus's text format."""
 
     class Families(Collector):
         def collect(self) -> list[Metric]:
-            return families.collect(look)
+            return families.collect(poll)
 
     return generate_latest(Families()).decode()
 
@@ -115,10 +115,6 @@ def _serve(text: Callable[[], str], path: str | None, address: str | None) -> No
 
 def write(path: str, content: str) -> None:
     """Replaces the textfile at `path` atomically. Raises BadInputError."""
-    try:
-        outputs.look(path, outputs.METRICS)  # also refuses a pipe or /dev/null
+    with writing(path, "--textfile"):
+        outputs.examine(path, outputs.METRICS)  # also refuses a pipe or /dev/null
         outputs.write(path, content, outputs.METRICS)
-    except OSError as error:
-        raise BadInputError(
-            f"--textfile: cannot write to {quoted(path)}: {error.strerror}"
-        ) from None

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from pump import paths
+from pump.base import paths
 
 REQUEST_S = 5.0
 REQUEST_BYTES = 8192
@@ -61,9 +61,6 @@ class Server:
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
-
-    def __repr__(self) -> str:
-        return f"<answers metrics, {len(self._peers)} peers>"
 
     def serve(self) -> None:
         """Answers requests until an exception such as KeyboardInterrupt."""

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import Metric
 
+from pump.base.nvml import Identity, gpu_uuid
 from pump.cli.support import live
 from pump.control import ClientState
-from pump.nvml import Identity, gpu_uuid
 from pump.service import JobState
 
 GPUS_MOST = 16
@@ -105,25 +105,25 @@ class Families:
         """The label of each user, by number."""
         self._unnamed = 0
 
-    def collect(self, look: live.Look) -> list[Metric]:
+    def collect(self, poll: live.Poll) -> list[Metric]:
         """Returns the metrics of a poll, each with all its series. Omits metrics without series."""
         self._reported = {name: dict(self._kept.get(name, ())) for name, _, _ in METRICS}
         self._omitted.clear()
         self._series.clear()
         self._series.update(dict(labels)["user"] for kept in self._kept.values() for labels in kept)
-        self._identities = look.identities
+        self._identities = poll.identities
         me = {"user": str(os.geteuid())}
-        self._add("pump_jobs", me, len(look.seen))
-        for seen in look.seen:
+        self._add("pump_jobs", me, len(poll.seen))
+        for seen in poll.seen:
             job = {**me, "job_pid": str(seen.job.pid), "job_name": seen.job.name}
             self._add("pump_job_up", job, int(not seen.error))
             for client in seen.clients:
                 if client.error is None:
                     self._client({**job, "client_pid": str(client.pid)}, client, seen.job.socket)
-        there = {seen.job.socket for seen in look.seen}
+        there = {seen.job.socket for seen in poll.seen}
         self._before = {key: was for key, was in self._before.items() if key[0] in there}
         self._begun = True
-        self._registered(look.registered)
+        self._registered(poll.registered)
         for user, count in self._omitted.items():
             self._reported["pump_series_omitted"][("user", user),] = count
         found = []

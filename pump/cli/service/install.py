@@ -43,18 +43,18 @@ def run(asked: argparse.Namespace) -> int:
         for file in service_files.files_of(user=asked.user, packaged=asked.packaged)
     }
     for file in texts:
-        path = service_files.place(file, asked.root)
+        path = service_files.below(asked.root, file.path)
         if not file.keep and os.path.lexists(path) and not service_files.is_ours(path):
             raise BadInputError(f"{path} already exists, but pump did not write it; move it away")
     for file, text in texts.items():
-        path = service_files.place(file, asked.root)
+        path = service_files.below(asked.root, file.path)
         if file.keep and os.path.lexists(path):
             print(f"kept     {path}")
             continue
         service_files.write(path, text, asked.root)
         print(f"written  {path}")
     if not asked.root:
-        _tell_next(user=asked.user)
+        _print_next(user=asked.user)
     return 0
 
 
@@ -69,7 +69,7 @@ def _check_no_package() -> None:
             )
 
 
-def _tell_next(*, user: bool) -> None:
+def _print_next(*, user: bool) -> None:
     print("next:")
     if not user:
         print("    systemd-sysusers && systemd-tmpfiles --create pump.conf")

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli.support import service_files
 
 HELP = "remove these units"
@@ -22,7 +22,7 @@ def run(asked: argparse.Namespace) -> int:
     """Removes the files that pump wrote, and folders that are then empty. Keeps files that an
     administrator has changed or added. Raises BadInputError."""
     for file in service_files.files_of(user=asked.user):
-        path = service_files.place(file, asked.root)
+        path = service_files.below(asked.root, file.path)
         if not os.path.lexists(path):
             continue
         untouched = file.keep and _is_template(file, path)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 from pump.cli.support import environment, service_files
 from pump.cli.support.lines import BadInputError
 from pump.config import job_rules, layers

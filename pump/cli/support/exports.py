@@ -11,7 +11,7 @@ import os
 import re
 import struct
 
-from pump import inputs
+from pump.base import inputs
 
 _HEADER = struct.Struct("<4sBB34xQ10xHH2x")  # magic, class, order, sections: offset, size, count
 _SECTION = struct.Struct("<4xI16xQQI20x")  # type, offset, bytes, its string table

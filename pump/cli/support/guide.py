@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pump import inputs, paths
+from pump.base import inputs, paths
 
 FILE = "why.md"
 MESSAGES = "Messages"

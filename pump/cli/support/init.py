@@ -23,7 +23,7 @@ OWN = {
 PUMPD_MOST_S = 30.0
 """Longest wait for pumpd after the end of the job, while pumpd completes recordings. A signal, or
 SIGKILL from the container's runtime, ends the wait earlier."""
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 def stay() -> None:
@@ -84,7 +84,7 @@ def _reaped() -> dict[int, int]:
 def _until_pumpd_ended(job: int, passed: set[signal.Signals]) -> None:
     until = time.monotonic() + PUMPD_MOST_S
     while time.monotonic() < until and _pumpd_lives(job):
-        if signal.sigtimedwait(passed, LOOK_S) is not None:
+        if signal.sigtimedwait(passed, POLL_S) is not None:
             return
         _reaped()
 

@@ -28,11 +28,12 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pump import paths
+from pump.base import paths
+from pump.base.names import of_job
+from pump.base.processes import pidfd_of
 from pump.cli.support import environment
 from pump.cli.support.lines import say
 from pump.config.settings import JobConfig
-from pump.names import of_job
 
 BACKLOG = 64
 PUMPD_LISTENER_FD = 3
@@ -74,7 +75,7 @@ def start_pumpd(
     job_pid = other_pid or os.getpid()
     listener, path = _listen(job_pid)
     try:
-        job_fd = _pidfd(job_pid)
+        job_fd = pidfd_of(job_pid)  # None: pumpd polls /proc instead
         command = _pumpd_command(config, path, job_pid, job_fd is not None, recording)
         if not other_pid and not config.quiet and (place := _stderr()):
             command += ["--stderr", place]
@@ -127,13 +128,6 @@ def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
     paths.remove_job_directory(os.path.dirname(path))
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (OSError, AttributeError):  # an old kernel: pumpd polls /proc instead
-        return None
 
 
 def _pumpd_command(

@@ -6,14 +6,14 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from pump.base.names import one_line, quoted
 from pump.config.values import BadValueError, nearest
-from pump.names import one_line, quoted
 
 if TYPE_CHECKING:
-    from pump.outputs import Kind
+    from pump.base.outputs import Kind
 
 T = TypeVar("T")
 
@@ -121,13 +121,22 @@ def save(
 ) -> None:
     """Writes a result to the file at `path` (sources, mode: as in outputs.write). option: the
     option that names the file, for messages. Raises BadInputError with status 1."""
-    from pump import outputs  # pump-run does not need it
+    from pump.base import outputs  # pump-run does not need it
 
-    try:
+    with writing(path, option, 1):
         outputs.write(path, text, kind, mode, sources)
+
+
+@contextlib.contextmanager
+def writing(path: str, option: str, status: int = 2) -> Iterator[None]:
+    """Turns an OSError of the block, which writes to `path`, into BadInputError. option: as in
+    `save`."""
+    try:
+        yield
     except OSError as error:
         what = f"{option}: " if option else ""
-        raise BadInputError(f"{what}cannot write to {quoted(path)}: {error.strerror}", 1) from None
+        text = f"{what}cannot write to {quoted(path)}: {error.strerror}"
+        raise BadInputError(text, status) from None
 
 
 def say(program: str, text: str) -> None:

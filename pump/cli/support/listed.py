@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from pump.base.console import Columns
+from pump.base.processes import age_s
 from pump.cli.support.registered import others
-from pump.console import Columns
 from pump.control import ClientState
-from pump.processes import age_s
 from pump.report.words import size
 from pump.service import JobState
 

@@ -13,15 +13,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pump import nvml
+from pump.base import nvml
+from pump.base.names import one_line
+from pump.base.nvml import Card, Identity
+from pump.base.processes import age_s
 from pump.cli import jobs
 from pump.cli.support import registered
 from pump.cli.support.lines import checked
 from pump.config.values import seconds
 from pump.control import ClientState, Control, DeviceState
-from pump.names import one_line
-from pump.nvml import Card, Identity
-from pump.processes import age_s
 from pump.service import JobState
 
 INTERVAL_MOST_S = 3600
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
     error: str
 
 
-class Look(NamedTuple):
+class Poll(NamedTuple):
     """The result of one poll of all jobs. at_s: when (time.monotonic)."""
 
     at_s: float
@@ -122,7 +122,7 @@ class Watch:
         self._service = registered.Registered()
         self._cards = Cards(polls_metrics=cards)
 
-    def look(self) -> Look:
+    def poll(self) -> Poll:
         """Polls every job. A job that does not answer has an error."""
         there = list(jobs.found())
         sockets = {job.socket for job in there}
@@ -131,7 +131,7 @@ class Watch:
         self._silent = {path: one for path, one in self._silent.items() if path in sockets}
         answered, seen = jobs.of_all(self._service, there, self._ask)
         self._cards.wait()
-        return Look(
+        return Poll(
             time.monotonic(),
             seen,
             answered,
@@ -244,12 +244,12 @@ class Gpu(NamedTuple):
     clients: int
 
 
-def gpus_in_use(look: Look) -> list[Gpu]:
+def gpus_in_use(poll: Poll) -> list[Gpu]:
     """Returns the GPUs that the jobs use, sorted by number."""
     by_uuid: dict[str, list[DeviceState]] = {}
-    for device in devices_of(client for seen in look.seen for client in seen.clients):
+    for device in devices_of(client for seen in poll.seen for client in seen.clients):
         by_uuid.setdefault(device.uuid, []).append(device)
-    found = [gpu_of(uuid, look.identities.get(uuid), mine) for uuid, mine in by_uuid.items()]
+    found = [gpu_of(uuid, poll.identities.get(uuid), mine) for uuid, mine in by_uuid.items()]
     return sorted(found, key=lambda gpu: (gpu.number, gpu.uuid))
 
 
@@ -287,12 +287,12 @@ class Row(NamedTuple):
     rates: Rates
 
 
-def others(look: Look) -> list[JobState]:
+def others(poll: Poll) -> list[JobState]:
     """Returns the jobs that this user sees only through the service."""
-    return registered.others(look.registered, (seen.job.socket for seen in look.seen))
+    return registered.others(poll.registered, (seen.job.socket for seen in poll.seen))
 
 
-def rows(look: Look, before: Look | None) -> list[Row]:
+def rows(poll: Poll, before: Poll | None) -> list[Row]:
     """Returns all clients that answered, with their rates since the previous poll."""
     earlier = {
         (seen.job.socket, client.pid): client
@@ -301,11 +301,11 @@ def rows(look: Look, before: Look | None) -> list[Row]:
         if client.error is None
     }
     found = []
-    for seen in look.seen:
+    for seen in poll.seen:
         for client in seen.clients:
             if client.error is None:
                 then = earlier.get((seen.job.socket, client.pid))
-                seconds = look.at_s - before.at_s if before and then else age_s(client.pid)
+                seconds = poll.at_s - before.at_s if before and then else age_s(client.pid)
                 found.append(Row(seen, client, rates(then, client, seconds)))
     return found
 
@@ -324,15 +324,15 @@ def predicted(client: ClientState) -> float | None:
     return grown(None, client, "worker", "predicted") / seen if seen else None
 
 
-def as_json(look: Look, before: Look | None) -> dict[str, Any]:
+def as_json(poll: Poll, before: Poll | None) -> dict[str, Any]:
     """Converts a poll for JSON: gpus, cards, jobs with their clients' metrics and rates, others."""
     by_job: dict[str, list[dict[str, Any]]] = {}
-    for row in rows(look, before):
+    for row in rows(poll, before):
         client = {**jobs.client_json(row.client), "rates": row.rates._asdict()}
         by_job.setdefault(row.seen.job.socket, []).append(client)
     return {
-        "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus_in_use(look)],
-        "cards": [_with_uuid(card._asdict()) for card in look.cards],
+        "gpus": [_with_uuid(gpu._asdict()) for gpu in gpus_in_use(poll)],
+        "cards": [_with_uuid(card._asdict()) for card in poll.cards],
         "jobs": [
             {
                 **seen.job._asdict(),
@@ -344,9 +344,9 @@ def as_json(look: Look, before: Look | None) -> dict[str, Any]:
                     if client.error is not None
                 ],
             }
-            for seen in look.seen
+            for seen in poll.seen
         ],
-        "others": registered.as_json(others(look)),
+        "others": registered.as_json(others(poll)),
     }
 
 

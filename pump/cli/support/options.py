@@ -17,14 +17,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pump
-from pump import paths
+from pump.base import paths
+from pump.base.names import escaped
 from pump.cli import lab
 from pump.cli.support import environment
 from pump.cli.support.lines import BadInputError, OneLineParser, add_value
 from pump.config import checks, layers
 from pump.config.settings import EVERYDAY, JOB, OUTPUT, QUIETER, SHARING, JobConfig, Option
 from pump.config.values import BadValueError
-from pump.names import escaped
 
 PROGRAM = "pump-run"
 USAGE = "pump-run [options] [--] command [argument ...]"
@@ -223,10 +223,10 @@ def writable_log(path: str) -> str:
 def writable_record(path: str) -> str:
     """Returns `path` if a recording may be written there. Creates nothing, because the command may
     not start. Raises BadValueError."""
-    from pump import outputs  # only needed for recordings
+    from pump.base import outputs  # only needed for recordings
 
     try:
-        there = outputs.look(path, outputs.RECORDING)
+        there = outputs.examine(path, outputs.RECORDING)
         target = path if there else os.path.dirname(path)
         os.stat(target)
         if not os.access(target, os.W_OK):

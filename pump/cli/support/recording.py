@@ -8,10 +8,10 @@ import os
 import time
 from collections.abc import Mapping
 
-from pump import outputs
+from pump.base import outputs
+from pump.base.names import escaped, quoted
 from pump.cli.support.lines import BadInputError
 from pump.config.settings import JobConfig
-from pump.names import escaped, quoted
 from pump.trace import place
 
 COMMAND_CHARACTERS_MAX = 32768
@@ -34,7 +34,7 @@ def prepare(path: str, beneath: str) -> tuple[int, list[str]]:
     try:
         folder = place.open_folder(path, beneath)
         name = os.path.basename(path)
-        new = outputs.look(name, outputs.RECORDING, folder) is None
+        new = outputs.examine(name, outputs.RECORDING, folder) is None
         claimed = _claim(name, folder)
         try:
             if new:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from pump.nvml import gpu_uuid
+from pump.base.nvml import gpu_uuid
 from pump.service import (
     JobState,
     ServiceClient,

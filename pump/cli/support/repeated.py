@@ -20,14 +20,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pump import paths
+from pump.base import paths
+from pump.base.names import of_job, one_line, quoted
 from pump.cli.run import parts_of
 from pump.cli.support import command, environment, options
 from pump.cli.support.lines import BadInputError, checked
 from pump.config.settings import JobConfig
 from pump.config.values import parse_size
 from pump.measure import folders, runs
-from pump.names import of_job, one_line, quoted
 from pump.report.words import many, size
 
 IN_FOLDER = 'cd -- "$0" && exec "$@"'

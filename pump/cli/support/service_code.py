@@ -11,12 +11,13 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from pump import inputs, trust
+from pump.base import inputs, trust
 from pump.cli.support.lines import BadInputError
 
+ANOTHER = "name another pumpd with --pumpd PATH"
 REMEDY = (
     "install pump for all users, as root (python3 -m venv /opt/pump && "
-    "/opt/pump/bin/pip install ...), or name another pumpd with --pumpd PATH"
+    f"/opt/pump/bin/pip install ...), or {ANOTHER}"
 )
 PACKAGES = ("pump", "pumpd")
 SCRIPT_BYTES = 4096
@@ -37,13 +38,15 @@ def check(pumpd: str, *, user: bool) -> None:
         need = os.R_OK | os.X_OK if path in programs or os.path.isdir(path) else os.R_OK
         try:
             weak = trust.weakness(path, (os.geteuid(),) if user else ())
-            closed = _closed_to_me(path, need) if user else _closed_to_others(path, need)
+            mine = "" if os.access(path, need) else path
+            closed = mine if user else _closed_to_others(path, need)
         except OSError as error:
             raise BadInputError(f"{path}: {error.strerror}; {REMEDY}") from None
         if weak:
+            own = f"remove that permission (chmod go-w {weak.path}), or {ANOTHER}"
             raise BadInputError(
                 f"{pumpd}: {weak.path} {weak.why}, so other users could replace the "
-                f"service's program; {(_own_remedy(weak.path) if user else REMEDY)}"
+                f"service's program; {own if user else REMEDY}"
             )
         if closed:
             others = "you" if user else "others"
@@ -51,14 +54,6 @@ def check(pumpd: str, *, user: bool) -> None:
                 f"{pumpd}: {others} may not enter, read or execute {closed}, so the "
                 f"service's user cannot start it; {REMEDY}"
             )
-
-
-def _own_remedy(path: str) -> str:
-    return f"remove that permission (chmod go-w {path}), or name another pumpd with --pumpd PATH"
-
-
-def _closed_to_me(path: str, need: int) -> str:
-    return "" if os.access(path, need) else path
 
 
 def _closed_to_others(path: str, need: int) -> str:

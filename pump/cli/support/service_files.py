@@ -12,7 +12,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
-from pump import folders, inputs, outputs, paths
+from pump.base import folders, inputs, outputs, paths
 from pump.cli.support.lines import BadInputError
 from pump.config.layers import ADMINISTRATORS_FILE
 
@@ -102,9 +102,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--root", metavar="DIR", default="", help="work below DIR instead of / (for packagers)")
 
 
-def place(file: ServiceFile, root: str) -> str:
-    """Returns the path of a file below `root`."""
-    return os.path.join(os.path.abspath(root), file.path.lstrip("/")) if root else file.path
+def below(root: str, path: str) -> str:
+    """Returns the path of a file below `root`; `path` itself without a root."""
+    return os.path.join(os.path.abspath(root), path.lstrip("/")) if root else path
 
 
 def is_ours(path: str, mark: str = MARK) -> bool:
@@ -118,7 +118,7 @@ def is_ours(path: str, mark: str = MARK) -> bool:
 
 
 def write(path: str, text: str, root: str) -> None:
-    """Writes a file atomically, and creates its folder. root: as in `place`. Raises
+    """Writes a file atomically, and creates its folder. root: as in `below`. Raises
     BadInputError."""
     try:
         folders.make(os.path.dirname(path), below=root)
@@ -131,7 +131,7 @@ def write(path: str, text: str, root: str) -> None:
 
 
 def remove(path: str, root: str) -> None:
-    """Removes a file that pump wrote. root: as in `place`. Raises BadInputError."""
+    """Removes a file that pump wrote. root: as in `below`. Raises BadInputError."""
     try:
         folders.remove(path, root)
     except OSError as error:

@@ -16,14 +16,14 @@ import time
 
 from rich.text import Text
 
-from pump import schemas
+from pump.base import schemas
+from pump.base.console import Columns, console
 from pump.cli.support import live
 from pump.cli.top.overview import Page, host, page
 from pump.cli.top.screen import EndedError, Screen
 from pump.cli.top.table import Context, History
 from pump.cli.top.text import ASCII_SPARKS, SPARKS
 from pump.cli.top.view import View
-from pump.console import Columns, console
 
 HELP = "watch GPUs and jobs live"
 EXAMPLES = ("pump top", "pump top --once")
@@ -58,9 +58,9 @@ def run(asked: argparse.Namespace) -> int:
         contextlib.suppress(KeyboardInterrupt),
     ):
         if asked.once:
-            before = watch.look()
+            before = watch.poll()
             time.sleep(min(FIRST_S, asked.interval))
-            _print(asked.json, watch.look(), before)
+            _print(asked.json, watch.poll(), before)
         elif asked.json or not sys.stdout.isatty() or os.environ.get("TERM", DUMB) == DUMB:
             _stream(watch, asked)
         else:
@@ -71,37 +71,37 @@ def run(asked: argparse.Namespace) -> int:
 def _stream(watch: live.Watch, asked: argparse.Namespace) -> None:
     before = None
     while True:
-        look = watch.look()
-        _print(asked.json, look, before)
-        before = look
+        poll = watch.poll()
+        _print(asked.json, poll, before)
+        before = poll
         time.sleep(asked.interval)
 
 
-def _print(as_json: bool, look: live.Look, before: live.Look | None) -> None:
+def _print(as_json: bool, poll: live.Poll, before: live.Poll | None) -> None:
     if as_json:
-        print(schemas.dump("top", live.as_json(look, before), indent=None), flush=True)
+        print(schemas.dump("top", live.as_json(poll, before), indent=None), flush=True)
     else:
         out = console()
-        for part in parts(look, before, min(FULL, out.width)):
+        for part in parts(poll, before, min(FULL, out.width)):
             out.print(part)
 
 
-def parts(look: live.Look, before: live.Look | None, width: int) -> list[Text | Columns]:
+def parts(poll: live.Poll, before: live.Poll | None, width: int) -> list[Text | Columns]:
     """Returns the page of a poll, for `width` columns. Bytes come from the workers' models."""
-    priorities = {job.socket: job.priority for job in look.registered}
-    context = Context(look.identities, History(), priorities)
-    return page(Page(look, host(), live.rows(look, before), context, width))
+    priorities = {job.socket: job.priority for job in poll.registered}
+    context = Context(poll.identities, History(), priorities)
+    return page(Page(poll, host(), live.rows(poll, before), context, width))
 
 
 # ---- on a terminal ----
 
 
-class _Looker(threading.Thread):
+class _Poller(threading.Thread):
     """Polls repeatedly. latest: the last result. failed: the exception that ended the thread."""
 
     def __init__(self, watch: live.Watch, interval_s: float) -> None:
-        super().__init__(name="look", daemon=True)
-        self.latest: live.Look | None = None
+        super().__init__(name="poll", daemon=True)
+        self.latest: live.Poll | None = None
         self.failed: Exception | None = None
         self._watch, self._interval_s = watch, interval_s
         self._closed = threading.Event()
@@ -111,7 +111,7 @@ class _Looker(threading.Thread):
         try:
             while not self._closed.is_set():
                 begun_s = time.monotonic()
-                self.latest = self._watch.look()
+                self.latest = self._watch.poll()
                 self._closed.wait(max(0.0, self._interval_s - (time.monotonic() - begun_s)))
         except Exception as error:  # the terminal's loop raises it
             self.failed = error
@@ -124,25 +124,25 @@ class _Looker(threading.Thread):
 
 
 def _screen(watch: live.Watch, interval_s: float) -> int:
-    status, looker = 0, _Looker(watch, interval_s)
-    looker.start()
+    status, poller = 0, _Poller(watch, interval_s)
+    poller.start()
     try:
         with Screen() as screen:
-            _loop(screen, looker, View(SPARKS if _writes(SPARKS) else ASCII_SPARKS))
+            _loop(screen, poller, View(SPARKS if _writes(SPARKS) else ASCII_SPARKS))
     except EndedError as ended:
         status = 0 if ended.number == signal.SIGINT else 128 + ended.number
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drop unwritten output
-    if not looker.close():  # a hung job blocks the poll, and would block Python's exit
+    if not poller.close():  # a hung job blocks the poll, and would block Python's exit
         os._exit(status)
     return status
 
 
-def _loop(screen: Screen, looker: _Looker, view: View) -> None:
+def _loop(screen: Screen, poller: _Poller, view: View) -> None:
     """Draws changes and handles keys until q. Raises EndedError, OSError."""
     shown: tuple[object, ...] = ()
     pressed = 0
-    while looker.failed is None:
-        latest = looker.latest
+    while poller.failed is None:
+        latest = poller.latest
         if latest is not None:
             view.take(latest)
         if shown != (now := (id(latest), screen.size(), pressed)):
@@ -152,7 +152,7 @@ def _loop(screen: Screen, looker: _Looker, view: View) -> None:
             pressed += 1
             if not view.press(key):
                 return
-    raise looker.failed
+    raise poller.failed
 
 
 def _writes(text: str) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from rich.text import Text
 
+from pump.base.processes import age_s
 from pump.cli.support import live
 from pump.cli.support.listed import time_of
 from pump.cli.top.overview import INDENT, Page, gpu_lines, title
 from pump.cli.top.table import causes, hit, key_of, lost, state, waits
 from pump.cli.top.text import line, sparkline
 from pump.control import DeviceState
-from pump.processes import age_s
 from pump.report.words import many, seconds, share, size
 
 LABEL = 13
@@ -31,7 +31,7 @@ def page(shown: Page, row: live.Row, *, ended: bool) -> list[Text]:
 
 def _page(shown: Page, row: live.Row, *, ended: bool, brief: bool) -> list[Text]:
     job, client = row.seen.job, row.client
-    lines: list[Text] = [title(shown.look), line()]
+    lines: list[Text] = [title(shown.poll), line()]
     if ended:
         lines += [line(("This process has ended. These are its last numbers.", "bad")), line()]
     lines += [
@@ -68,8 +68,8 @@ def _limit(asked: str) -> str:
 
 
 def _device(device: DeviceState, shown: Page, *, brief: bool) -> list[Text]:
-    gpu = live.gpu_of(device.uuid, shown.look.identities.get(device.uuid), [device])
-    cards = {card.uuid: card for card in shown.look.cards}
+    gpu = live.gpu_of(device.uuid, shown.poll.identities.get(device.uuid), [device])
+    cards = {card.uuid: card for card in shown.poll.cards}
     lines = gpu_lines(gpu, cards.get(device.uuid), shown.width, brief=brief)
     elsewhere = (
         f"{INDENT}host {size(device.host_bytes)}, arriving "

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import psutil
 from rich.text import Text
 
+from pump.base.console import Columns
+from pump.base.nvml import Card, gpu_uuid
 from pump.cli.support import listed, live
 from pump.cli.top.table import Context, Key, key_of, table, waits
 from pump.cli.top.text import cut, line, sparkline
-from pump.console import Columns
-from pump.nvml import Card, gpu_uuid
 from pump.report.words import many, size
 
 BAR_LEAST, BAR_MOST = 10, 40
@@ -33,7 +33,7 @@ SPARK_LEAST, SPARK_MOST = 4, 24
 class Page(NamedTuple):
     """The data of a page. host: the line from `host`. height: 0 for unlimited."""
 
-    look: live.Look
+    poll: live.Poll
     host: Text
     rows: Sequence[live.Row]
     context: Context
@@ -52,27 +52,27 @@ def page(shown: Page) -> list[Text | Columns]:
 
 def _page(shown: Page, *, brief: bool) -> list[Text | Columns]:
     """Returns the parts of the page. brief: one line for each GPU, and only the rows that fit."""
-    look = shown.look
-    head = [title(look), shown.host]
+    poll = shown.poll
+    head = [title(poll), shown.host]
     head += _moves(shown) if shown.height and shown.rows else []
     head += [*_gpus(shown, brief=brief), line()]
-    tail = [*_messages(look), *_others(look), *_notes(look)]
-    if not look.seen:
-        return [*head, *_how_to_start(look), *tail]
+    tail = [*_messages(poll), *_others(poll), *_notes(poll)]
+    if not poll.seen:
+        return [*head, *_how_to_start(poll), *tail]
     tail += [line(), line((LEGEND, "dim"))] if shown.rows else []
     rows = list(shown.rows)
     left: list[Text] = []
     if brief:
         room = max(ROWS_LEAST, shown.height - len(head) - 1 - len(tail))
-        rows, left = _window(rows, room, _place(shown))
+        rows, left = _window(rows, room, _chosen_index(shown))
         tail = tail[: max(0, shown.height - len(head) - 1 - len(rows) - len(left))]
     found = table(rows, shown.context, sort=shown.sort if shown.height else "", chosen=shown.chosen)
     return [*head, found, *left, *tail]
 
 
-def title(look: live.Look) -> Text:
+def title(poll: live.Poll) -> Text:
     """Returns the first line."""
-    mine = many(len(look.seen), "job")
+    mine = many(len(poll.seen), "job")
     return line(("pump top", "title"), f"  {time.strftime('%H:%M:%S')}  {mine}")
 
 
@@ -111,12 +111,12 @@ def _moves(shown: Page) -> list[Text]:
 
 
 def _gpus(shown: Page, *, brief: bool) -> list[Text]:
-    look, width = shown.look, shown.width
-    cards = {card.uuid: card for card in look.cards}
-    used = live.gpus_in_use(look)
+    poll, width = shown.poll, shown.width
+    cards = {card.uuid: card for card in poll.cards}
+    used = live.gpus_in_use(poll)
     found = [gpu_lines(gpu, cards.get(gpu.uuid), width, brief=brief) for gpu in used]
     idle = [card for uuid, card in cards.items() if uuid not in {gpu.uuid for gpu in used}]
-    lines = [one for lines in found for one in lines] + [_idle(card, look) for card in idle]
+    lines = [one for lines in found for one in lines] + [_idle(card, poll) for card in idle]
     most = max(1, shown.height // 3)
     if brief and len(lines) > most:
         left = len(lines) - most + 1
@@ -171,9 +171,9 @@ def _busy(card: Card) -> str:
     return "?" if card.busy is None else f"{card.busy:.0%}"
 
 
-def _idle(card: Card, look: live.Look) -> Text:
+def _idle(card: Card, poll: live.Poll) -> Text:
     """Formats a GPU that is not used by any job of this user."""
-    known = look.identities.get(card.uuid)
+    known = poll.identities.get(card.uuid)
     index = "GPU ?" if known is None or known.number is None else f"GPU {known.number}"
     used = f"{size(card.used_bytes)} of {size(card.total_bytes)} used, {_busy(card)} busy"
     model = known.model if known and known.model else gpu_uuid(card.uuid)
@@ -184,10 +184,10 @@ def _idle(card: Card, look: live.Look) -> Text:
 # ---- lines outside the table ----
 
 
-def _messages(look: live.Look) -> list[Text]:
+def _messages(poll: live.Poll) -> list[Text]:
     """Returns lines about jobs and clients without metrics, with the reasons."""
     lines: list[Text] = []
-    for seen in look.seen:
+    for seen in poll.seen:
         start = f"{seen.job.pid:>8} {cut(seen.job.name, 16, pad=True)} "
         silent = [f"client {c.pid}: {c.error}" for c in seen.clients if c.error is not None]
         lines += [line(start, (why, "bad")) for why in ([seen.error] if seen.error else silent)]
@@ -196,29 +196,29 @@ def _messages(look: live.Look) -> list[Text]:
     return lines
 
 
-def _others(look: live.Look) -> list[Text | Columns]:
-    found = live.others(look)
+def _others(poll: live.Poll) -> list[Text | Columns]:
+    found = live.others(poll)
     return [line(), line(OTHERS), listed.table([], found)] if found else []
 
 
-def _notes(look: live.Look) -> list[Text]:
+def _notes(poll: live.Poll) -> list[Text]:
     """Returns lines about a service that is untrusted or not running."""
-    if look.warning:
-        return [line(), line((look.warning, "bad"))]
-    if not look.no_service:
+    if poll.warning:
+        return [line(), line((poll.warning, "bad"))]
+    if not poll.no_service:
         return []
-    if SWITCHED_OFF in look.no_service:
+    if SWITCHED_OFF in poll.no_service:
         words = "Only your own jobs are shown: PUMP_SERVICE=none."
     else:
         words = "Only your own jobs are shown: no system service is running."
     return [line(), line((words, "dim"))]
 
 
-def _how_to_start(look: live.Look) -> list[Text]:
+def _how_to_start(poll: live.Poll) -> list[Text]:
     lines = [line("You have no jobs running under pump.")]
-    if look.no_card:
-        lines.append(line(f"NVML finds no GPU: {look.no_card}"))
-    virtual = " --virtual a100-pcie4" if look.no_card else ""
+    if poll.no_card:
+        lines.append(line(f"NVML finds no GPU: {poll.no_card}"))
+    virtual = " --virtual a100-pcie4" if poll.no_card else ""
     return [
         *lines,
         line("  Start one:               ", (f"pump-run{virtual} python train.py", "bold")),
@@ -229,7 +229,7 @@ def _how_to_start(look: live.Look) -> list[Text]:
 # ---- the part of the table that is shown ----
 
 
-def _place(shown: Page) -> int:
+def _chosen_index(shown: Page) -> int:
     keys = [key_of(row) for row in shown.rows]
     return keys.index(shown.chosen) if shown.chosen in keys else 0
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self
 
 from rich.console import RenderableType
 
-from pump.console import console
+from pump.base.console import console
 
 WRAP, NO_WRAP = "\x1b[?7h", "\x1b[?7l"
 """Sequences that switch wrapping at the right margin on and off (DECAWM)."""
@@ -66,12 +66,12 @@ class Screen:
             signal.signal(number, lambda number, _: self._noted.append(number))
         if self._keys >= 0:
             self._before = termios.tcgetattr(self._keys)
-        self._take()
+        self._take_terminal()
         return self
 
     def __exit__(self, *error: object) -> None:
         with contextlib.suppress(OSError):  # the terminal may be closed
-            self._give_back()
+            self._give_back_terminal()
 
     def size(self) -> tuple[int, int]:
         """Returns columns and lines; 80 and 24 if the terminal does not report them. Ignores the
@@ -89,9 +89,9 @@ class Screen:
         ready = select.select(there, [], [], wait_s)[0]
         if self._noted:
             if self._noted.pop(0) == signal.SIGTSTP:  # Ctrl-Z, until the shell sends SIGCONT
-                self._give_back()
+                self._give_back_terminal()
                 os.kill(os.getpid(), signal.SIGSTOP)
-            self._take()
+            self._take_terminal()
             return [RESUMED]
         if not ready:
             return []
@@ -107,7 +107,7 @@ class Screen:
         with _gone():
             self._console.update_screen(page)
 
-    def _take(self) -> None:
+    def _take_terminal(self) -> None:
         if self._keys >= 0:
             with contextlib.suppress(termios.error):  # the next read or write fails, too
                 tty.setcbreak(self._keys, termios.TCSANOW)
@@ -116,7 +116,7 @@ class Screen:
             self._console.show_cursor(False)
             self._console.out(NO_WRAP, end="")
 
-    def _give_back(self) -> None:
+    def _give_back_terminal(self) -> None:
         try:
             self._console.out(WRAP, end="")
             self._console.show_cursor(True)

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from pump.base.console import Columns
+from pump.base.nvml import Identity
+from pump.base.processes import age_s
 from pump.cli.support import live
 from pump.cli.support.listed import time_of, user
 from pump.cli.top.text import SPARKS, cut, line, sparkline
-from pump.console import Columns
-from pump.nvml import Identity
-from pump.processes import age_s
 from pump.report.words import seconds, share, size
 
-LOOKS_KEPT = 240
+POLLS_KEPT = 240
 JOB_MOST = 40
 SPARK_LEAST, SPARK_MOST = 8, 24
 WIDE = 190
@@ -55,16 +55,16 @@ def moved(rates: live.Rates) -> float:
 
 
 class History:
-    """The rates of each client, and of all clients together, in the last LOOKS_KEPT polls."""
+    """The rates of each client, and of all clients together, in the last POLLS_KEPT polls."""
 
     def __init__(self) -> None:
         self._of: dict[Key, deque[live.Rates]] = {}
-        self._all: deque[Sequence[live.Rates]] = deque(maxlen=LOOKS_KEPT)
+        self._all: deque[Sequence[live.Rates]] = deque(maxlen=POLLS_KEPT)
 
     def add(self, rows: Iterable[live.Row]) -> None:
         """Adds a poll. Forgets clients that are not in it."""
         now = {key_of(row): row.rates for row in rows}
-        self._of = {key: self._of.get(key, deque(maxlen=LOOKS_KEPT)) for key in now}
+        self._of = {key: self._of.get(key, deque(maxlen=POLLS_KEPT)) for key in now}
         for key, rates in now.items():
             self._of[key].append(rates)
         self._all.append(list(now.values()))
@@ -75,7 +75,7 @@ class History:
 
     def of_all(self, metric: Callable[[live.Rates], float]) -> list[float]:
         """Returns the history of a metric's sum over all clients."""
-        return [sum(map(metric, look)) for look in self._all]
+        return [sum(map(metric, poll)) for poll in self._all]
 
 
 class Context(NamedTuple):

@@ -57,7 +57,7 @@ class View:
     def __init__(self, marks: str = SPARKS) -> None:
         self._history = History()
         self._marks = marks
-        self._look: live.Look | None = None
+        self._poll: live.Poll | None = None
         self._host = line()
         self._rows: list[live.Row] = []
         self._sort = "PID"
@@ -68,14 +68,14 @@ class View:
         """The client of the details page, in its last known state."""
         self._helps = False
 
-    def take(self, look: live.Look) -> None:
+    def take(self, poll: live.Poll) -> None:
         """Shows the result of another poll."""
-        if look is self._look:
+        if poll is self._poll:
             return
-        rows = live.rows(look, self._look)
-        if self._look is not None:  # the first poll has only averages
+        rows = live.rows(poll, self._poll)
+        if self._poll is not None:  # the first poll has only averages
             self._history.add(rows)
-        self._look = look
+        self._poll = poll
         self._host = host()
         self._arrange(rows)
 
@@ -111,17 +111,17 @@ class View:
     def _body(self, width: int, height: int) -> Sequence[RenderableType]:
         if self._helps:
             return [line((name.ljust(19), "bold"), meaning) for name, meaning in HELP]
-        if self._look is None:
+        if self._poll is None:
             return [line(("pump top", "title"), "  looking for jobs ...")]
         context = Context(
-            self._look.identities,
+            self._poll.identities,
             self._history,
-            {job.socket: job.priority for job in self._look.registered},
+            {job.socket: job.priority for job in self._poll.registered},
             self._marks,
             SPARK_MOST if width >= WIDE else SPARK_LEAST,
         )
         shown = Page(
-            self._look, self._host, self._rows, context, width, height, self._sort, self._chosen
+            self._poll, self._host, self._rows, context, width, height, self._sort, self._chosen
         )
         if self._opened is None:
             return overview_page(shown)

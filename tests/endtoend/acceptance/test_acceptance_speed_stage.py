@@ -13,7 +13,7 @@ from acceptance.contract import GIB, INFO, LATE, PASS, VIRTUAL, Context, Item, M
 from acceptance.speed import plan as speed_plan
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 
 PROFILE = "a100-pcie4"
 LIMIT_S = 150.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bare_python
 
-from pump import paths
+from pump.base import paths
 
 LIMIT_S = 200
 

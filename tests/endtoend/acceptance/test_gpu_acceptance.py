@@ -13,7 +13,7 @@ import pytest
 from acceptance.first_call import adopt
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 from pump_lab import profiles
 
 LIMIT_S = 240

@@ -15,7 +15,7 @@ from pathlib import Path
 import bare_python
 import pytest
 
-from pump import paths
+from pump.base import paths
 
 LIMIT_S = 500
 """Longer than the calls take, even if all stages of the acceptance hang."""

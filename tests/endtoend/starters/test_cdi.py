@@ -22,8 +22,8 @@ from jobs import BIN
 from places import DOCS
 from pumpds import wait_for
 
-import pump_lab
-from pump.paths import library
+from pump.base.paths import library
+from pump_lab import paths as lab_paths
 
 USES = """
 import os
@@ -140,7 +140,7 @@ def test_libraries_that_others_could_change_are_not_given_to_containers(tmp_path
     libraries = tmp_path / "pump" / "_lib"
     shutil.copytree(Path(library("libpump.so")).parent, libraries)
     (tmp_path / "pump_lab").mkdir()
-    (tmp_path / "pump_lab" / "_lib").symlink_to(Path(library("libpump_lab.so", pump_lab)).parent)
+    (tmp_path / "pump_lab" / "_lib").symlink_to(Path(lab_paths.library("libpump_lab.so")).parent)
     words = ("--", *CARD)
     assert generate(*words, PUMP_LIB_DIR=str(libraries)).returncode == 0
     libraries.chmod(0o777)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from pump import paths
+import pump
+from pump.base import paths
 from pump_lab.paths import library
 
 BIN = Path(sys.executable).parent
@@ -147,7 +148,7 @@ def test_pump_is_found_by_pythonpath_where_it_is_no_package_of_the_interpreter(
     tmp_path: Path,
 ) -> None:
     """Modules of clusters set it this way; other files in the folder hide no module."""
-    place = Path(paths.__file__).parents[1]
+    place = Path(pump.__file__).parents[1]
     (tmp_path / "json.py").write_text(LEAVES)
     start = tmp_path / "bin" / "pump-start"
     start.parent.mkdir()
@@ -202,4 +203,4 @@ def test_pump_starts_no_interpreter_but_by_the_one_way() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if starts.search(path.read_text())
     }
-    assert found == {"pump/paths.py"}
+    assert found == {"pump/base/paths.py"}

@@ -12,7 +12,7 @@ from acceptance.contract import PASS, UNAVAILABLE, Context, Json, Machine
 from acceptance_fakes import make_machine, make_run
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from quickstart import report
 from quickstart import run as quickstart
 from quickstart.report import Run, Setting
 
-from pump import outputs
+from pump.base import outputs
 from pump.measure.runs import Stop
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from places import DOCS, ROOT
 
-from pump import paths
+from pump.base import paths
 from pump.cli.support import guide
 
 PAGE = DOCS / "guides" / "why.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pump import folders
+from pump.base import folders
 from pump.cli import main
 from pump.config import trust
 from pumpd.worker.learned_files import Folder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pump import inputs
+from pump.base import inputs
 from pump.cli import main, run
 
 

@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from pump.names import KERNEL_LENGTH, readable_kernel
+from pump.base.names import KERNEL_LENGTH, readable_kernel
 
 ELEMENTWISE = (
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEE"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_nvml import NVML
 
-from pump import console, nvml
+from pump.base import console, nvml
 from pump.cli import top
 from pump.cli.jobs import Job
 from pump.cli.support import live
@@ -50,9 +50,9 @@ def test_what_a_gpu_is_called_is_asked_once_and_without_figures(one_card: Path) 
     assert not cards.trouble and not cards.last
 
 
-def drawn(look: live.Look) -> str:
+def drawn(poll: live.Poll) -> str:
     out = io.StringIO()
-    for part in top.parts(look, None, 300):
+    for part in top.parts(poll, None, 300):
         console.console(out).print(part)
     return out.getvalue()
 
@@ -67,12 +67,12 @@ def test_top_shows_what_nvml_says_beside_a_gpu_that_jobs_use(one_card: Path) -> 
     seen = live.Seen(
         Job(1, "/s", "mine", "x"), [ClientState(1, None, "window", (device,), {}, {})], ""
     )
-    named = live.Look(0.0, [seen], cards=found, identities=cards.identities)
+    named = live.Poll(0.0, [seen], cards=found, identities=cards.identities)
     text = drawn(named)
     assert f"GPU 3  NVIDIA H100  {nvml.gpu_uuid(UUID)}" in text
     assert "NVML: 87% busy, link 3.0 GiB/s in, ? out, 300.0 MiB used by 2 processes" in text
     assert "CPU cores" in text
-    other = live.Look(0.0, [seen], cards=[found[0]._replace(uuid="f" * 32)])
+    other = live.Poll(0.0, [seen], cards=[found[0]._replace(uuid="f" * 32)])
     text = drawn(other)
     assert "busy, link" not in text
     assert re.search(r"GPU \?  .*: 300.0 MiB of 1000.0 MiB used, 87% busy \(NVML\); not used", text)

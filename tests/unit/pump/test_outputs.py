@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
+from pump.base.names import one_line, quoted
 from pump.cli.support.options import writable_log
-from pump.names import one_line, quoted
 from pumpd.common.loglines import FileHandler, Formatter
 
 TEXT = schemas.dump("simulate", {"trace": 1}) + "\n"

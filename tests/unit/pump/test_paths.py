@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pump
-from pump import paths
+from pump.base import paths
 from pump.cli import jobs
 from pump.cli.support import launch
 

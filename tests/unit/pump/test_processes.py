@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pump import processes
+from pump.base import processes
 from pumpd.common.jobwatch import JobWatch
 
 LEAVE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pump import trust
+from pump.base import trust
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 OTHER = 12345

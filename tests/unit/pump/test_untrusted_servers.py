@@ -20,7 +20,7 @@ import pytest
 from other_users import ATTACKER, VICTIM, as_user, needs_root, serving
 from places import ROOT
 
-from pump import paths
+from pump.base import paths
 from pump.cli.support import launch
 from pump.control import Control, ControlError
 from pump.service import ServiceClient, ServiceError
@@ -113,7 +113,7 @@ def test_a_job_passes_over_an_untrusted_service_and_says_so_once(
             peer, _ = listener.accept()
             assert peer.recv(64), "it says hello to its own"
             peer.close()
-            holder._lose("the test's end")
+            holder._disconnect("the test's end")
         holder.close()
     told = [one for one in caplog.messages if "ignoring the untrusted service" in one]
     assert len(told) == 1 and f"user {ATTACKER} serves it" in told[0]

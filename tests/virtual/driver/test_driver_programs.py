@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from virtual_driver import GIB, MIB, needs_bindings_of_13, profile, run
 
-from pump import nvml
+from pump.base import nvml
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -171,8 +171,8 @@ def test_duplicates_change_no_bit_of_what_a_program_computes() -> None:
     outcome = run("duplicates", mode="compute", memory_bytes=64 * MIB)
     assert outcome.found == {"wrong": 0}
     counters = outcome.report["counters"]
-    assert counters["clean_bytes"] > 0, "some left without a copy"
-    assert counters["collapsed_pages"] > 0, "and some were written"
+    assert counters["clean_bytes"] > 0, "no block left without a copy"
+    assert counters["collapsed_pages"] > 0, "no duplicated page was written"
     assert outcome.report["violations"] == 0
 
 

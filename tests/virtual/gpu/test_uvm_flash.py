@@ -78,7 +78,7 @@ def test_where_the_host_is_full_the_named_victim_goes_to_flash() -> None:
     began = made.now
     made.evict(2, 1)
     assert [place(made, i) for i in range(3)] == [IN_HOST, ON_FLASH, IN_HOST]
-    assert left_ns(made, 2) > began + WRITE_NS, "its room was written first"
+    assert left_ns(made, 2) > began + WRITE_NS, "the victim is written before"
     made.evict(3, 2)
     assert [place(made, i) for i in range(5)] == [ON_FLASH, ON_FLASH, IN_HOST, IN_HOST, ON_FLASH]
 

@@ -163,7 +163,7 @@ def test_a_newcomer_in_an_unused_chunk_waits_for_what_still_leaves_it() -> None:
     out = gpu.submit(gpu.lib.GPU_PREFETCH_OUT, [(0, 16)], stream=2)  # by the driver's worker
     gpu.advance(gpu.now + 1)
     gpu.prefetch(16, 1)
-    leaving = gpu.block(0)  # the first to leave is the first to be taken
+    leaving = gpu.block(0)  # chunks are taken in the order in which blocks left them
     assert leaving.left_ns > gpu.now
     assert gpu.block(16).ready_ns > leaving.left_ns
     gpu.run()

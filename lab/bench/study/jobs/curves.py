@@ -179,7 +179,7 @@ def measured_at(
     program: Program, profile: Profile, footprint: int, seconds: float, budget: float
 ) -> Point:
     """Returns the point of a program's last iteration. `seconds`: an iteration without paging."""
-    from pump.policy.known import POLICIES
+    from pump.policy import POLICIES
     from pump_lab.sim.simulation import Machine, run
 
     machine = Machine(profile, 2 * footprint)

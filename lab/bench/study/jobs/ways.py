@@ -85,7 +85,7 @@ class InTurns:
             )
             for one in used
         ]
-        running = self.turns.look(now, card.memory_bytes, ready)
+        running = self.turns.update(now, card.memory_bytes, ready)
         levels = {job: self.turns.level(own, job in running) for job, own in priorities.items()}
         engine = {one.job: float(one.job in running) for one in ready if self.turns.crowded}
         return Shares(arbitrated(jobs, card, levels), engine, below_another(priorities))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pump.paths import NOTES_NAME
+from pump.base.paths import NOTES_NAME
 from pump.wire.abi import ffi, lib
 from pumpd.common import last_line
 from pumpd.common.last_line import Cut, Notes

@@ -49,7 +49,7 @@ def asked_as(user: int, path: Path) -> str:
 def test_under_umask_077_the_systems_service_serves_all_users(folder: Path) -> None:
     path = folder / "run/socket"
     code = (
-        f"from pump import paths; paths.SERVICE_SOCKET = {str(path)!r}\n"
+        f"from pump.base import paths; paths.SERVICE_SOCKET = {str(path)!r}\n"
         "import sys; from pumpd.main import main; sys.exit(main(['serve']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], umask=0o077)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fake_client import BLOCK, FakeClient, ffi, lib
 
@@ -248,12 +247,8 @@ def test_without_the_option_there_is_no_recorder() -> None:
     assert counters.recorded_file == 0
 
 
-def test_the_recorders_columns_are_those_of_a_batch() -> None:
+def test_the_recorder_has_room_for_the_columns_of_a_batch() -> None:
     batch = ffi.new("struct pump_batch *")
-    for name, kind in recording._TYPES.items():
-        if name != recording._USE_END:
-            column = getattr(batch, name)
-            assert ffi.sizeof(ffi.typeof(column).item) == np.dtype(kind).itemsize, name
     assert len(batch.seq) == recording._BATCH_ROWS
     assert len(batch.slot) == recording._BATCH_USES
 

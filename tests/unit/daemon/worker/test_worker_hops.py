@@ -200,14 +200,14 @@ def test_threads_count_by_their_names_and_after_their_end(monkeypatch: pytest.Mo
     thread.start()
     assert named.wait(20)
     monkeypatch.setattr("pumpd.worker.run_delay.SHARE", 10**9)
-    first = {row.group: row for row in delays.look()}
+    first = {row.group: row for row in delays.sample()}
     assert first[form.THREADS_TO_HOST].ran_ns > 0
     assert first[form.THREADS_PROGRAM].ran_ns >= first[form.THREADS_WORKER].ran_ns > 0
-    assert delays.look() == []  # too soon: each look takes time; only the last one counts anyway
+    assert delays.sample() == []  # too soon: each look takes time; only the last one counts anyway
     over.set()
     thread.join()
     deadline = time.monotonic() + 20
-    while not (later := {row.group: row for row in delays.look(last=True)}):
+    while not (later := {row.group: row for row in delays.sample(last=True)}):
         assert time.monotonic() < deadline
     said = first | later
     assert said[form.THREADS_TO_HOST].ran_ns >= first[form.THREADS_TO_HOST].ran_ns
@@ -226,13 +226,13 @@ def test_threads_that_issue_wait_where_others_have_their_processor() -> None:
             assert each.stdout is not None
             each.stdout.readline()
         issuers = Issuers(both[0].pid)
-        issuers.look([both[0].pid, 0, 0, 0])
+        issuers.refresh([both[0].pid, 0, 0, 0])
         assert issuers.waited_ns == 0  # earlier waits do not count
         began = time.monotonic()
         while issuers.waited_ns < 100_000_000 or not issuers.share:
             assert time.monotonic() < began + 20
             time.sleep(0.05)
-            issuers.look([both[0].pid, 2**22 + 1, 0, 0])
+            issuers.refresh([both[0].pid, 2**22 + 1, 0, 0])
         assert issuers.waited_ns <= (time.monotonic() - began) * 1e9
         assert 0 < issuers.share < 0.9
     finally:
@@ -243,7 +243,7 @@ def test_threads_that_issue_wait_where_others_have_their_processor() -> None:
 
 def test_threads_that_cannot_be_seen_are_left_out() -> None:
     issuers = Issuers(0)
-    issuers.look([os.getpid()])
+    issuers.refresh([os.getpid()])
     assert (issuers.waited_ns, issuers.share) == (0, 0.0)
     for pid in (0, 2**22 + 1):  # above any process id
-        assert {row.group for row in RunDelay(pid).look()} <= {form.THREADS_WORKER}
+        assert {row.group for row in RunDelay(pid).sample()} <= {form.THREADS_WORKER}

@@ -92,7 +92,7 @@ def test_a_driver_on_the_library_path_is_found(tmp_path: Path) -> None:
 def test_a_driver_in_the_loader_cache_counts_only_if_the_file_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_loads", lambda: False)
+    monkeypatch.setattr(devices, "_driver_loads", lambda: False)
     driver = tmp_path / "libcuda.so.1"
     cache = tmp_path / "cache"
     cache.write_bytes(b"\0libcuda.so.1\0" + bytes(driver) + b"\0/lib/libm.so.6\0")
@@ -103,5 +103,5 @@ def test_a_driver_in_the_loader_cache_counts_only_if_the_file_is_there(
 
 def test_the_loader_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     for loads in (True, False):
-        monkeypatch.setattr(devices, "_loads", lambda loads=loads: loads)
+        monkeypatch.setattr(devices, "_driver_loads", lambda loads=loads: loads)
         assert devices.driver_found({}, "/no/cache") is loads

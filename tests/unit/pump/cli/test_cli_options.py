@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pump.base.outputs import TRACE_MAGIC
 from pump.cli.support import options
 from pump.cli.support.lines import BadInputError
 from pump.config.settings import JOB, JobConfig
-from pump.outputs import TRACE_MAGIC
 
 
 def parse(argv: list[str]) -> JobConfig:

@@ -99,7 +99,7 @@ def test_a_service_that_goes_and_comes_back_is_found_again(
     service.start()
     with closing(Played(service, name="again")):
         assert [job.name for job in asks.jobs()] == ["again"]
-        found = Families(per_job=True).collect(live.Look(0.0, [], asks.jobs()))
+        found = Families(per_job=True).collect(live.Poll(0.0, [], asks.jobs()))
         assert {sample.labels.get("job_name") for one in found for sample in one.samples} == {
             *(None, "again"),
         }

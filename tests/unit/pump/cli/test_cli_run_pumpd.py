@@ -16,7 +16,7 @@ from other_users import VICTIM, as_user
 from run_bench import CODE, PUMP_RUN, PUMPD, SHOW, TIMEOUT_S, Bench
 from supervisor_client import Client, alive, eventually
 
-from pump import paths
+from pump.base import paths
 from pump.cli.support import launch
 from pumpd.common import link
 
@@ -38,7 +38,7 @@ def test_the_job_does_not_wait_for_pumpd_to_start(bench: Bench) -> None:
     never = "import time; time.sleep(30)"
     changed = f"""
 import sys
-from pump import paths
+from pump.base import paths
 from pump.cli.run import main
 paths.isolated = lambda *words: [sys.executable, "-c", {never!r}, "-m", *words]
 sys.argv[1:] = ["true"]

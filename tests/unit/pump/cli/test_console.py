@@ -9,10 +9,10 @@ import sys
 import pytest
 from rich.console import Console
 
+from pump.base.console import Columns, console
 from pump.cli.doctor import _lines
 from pump.cli.doctor.finding import ok, problem, warning
 from pump.cli.main import VERBS
-from pump.console import Columns, console
 
 FOR_PEOPLE = {"top", "doctor", "jobs", "compare", "fit"}
 CODE = """

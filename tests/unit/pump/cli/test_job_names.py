@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pump.names import of_command, of_job
+from pump.base.names import of_command, of_job
 
 
 @pytest.mark.parametrize(

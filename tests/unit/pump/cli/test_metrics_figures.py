@@ -14,11 +14,11 @@ from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from pump.base.nvml import Identity
 from pump.cli.jobs import Job
 from pump.cli.metrics.families import GPUS_MOST, METRICS, OTHER, SERIES_MOST, UNNAMED_MOST, Families
 from pump.cli.support import live
 from pump.control import ClientState, DeviceState
-from pump.nvml import Identity
 from pump.service import JobState
 from pump.wire.service import GpuLease
 
@@ -43,12 +43,12 @@ def own(pid: int, *, operations: int, used: int = 0, ticks: int = 100) -> live.S
     return live.Seen(Job(pid, f"/run/{pid}", f"job-{pid}", "train"), [client], "")
 
 
-def parsed(families: Families, look: live.Look) -> dict[tuple[str, str], float]:
+def parsed(families: Families, poll: live.Poll) -> dict[tuple[str, str], float]:
     """Returns values by name and labels, as Prometheus's own parser reads them."""
 
     class Told(Collector):
         def collect(self) -> list[Metric]:
-            return families.collect(look)
+            return families.collect(poll)
 
     found = {}
     for family in text_string_to_metric_families(generate_latest(Told()).decode()):
@@ -59,14 +59,14 @@ def parsed(families: Families, look: live.Look) -> dict[tuple[str, str], float]:
     return found
 
 
-def look(*seen: live.Seen, others: Sequence[JobState] = ()) -> live.Look:
-    return live.Look(0.0, list(seen), others)
+def poll(*seen: live.Seen, others: Sequence[JobState] = ()) -> live.Poll:
+    return live.Poll(0.0, list(seen), others)
 
 
 def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
     others = [registered(n, user, GPU, held=10 * n) for n, user in ((1, 7), (2, 7), (3, 8))]
     seen = [own(5, operations=100), own(6, operations=11)]
-    found = parsed(Families(), look(*seen, others=others))
+    found = parsed(Families(), poll(*seen, others=others))
     mine = f'UUID="{UUID}",user="{ME}"'
     assert found["pump_operations_total", f'user="{ME}"'] == 111
     assert found["pump_device_budget_bytes", mine] == 20
@@ -86,7 +86,7 @@ def test_sums_are_those_of_all_jobs_of_a_user_and_name_no_job() -> None:
 def test_a_gpus_labels_are_those_of_the_dcgm_exporter() -> None:
     """The UUID joins each series with NVIDIA's for the same card."""
     dcgm = {'gpu="3"', f'UUID="{UUID}"', 'device="nvidia4"', 'modelName="NVIDIA H100"'}
-    known = look(own(5, operations=1), others=[registered(1, 7, GPU)])
+    known = poll(own(5, operations=1), others=[registered(1, 7, GPU)])
     known = known._replace(identities={GPU: Identity(3, 4, "NVIDIA H100")})
     for per_job in (False, True):
         found = parsed(Families(per_job=per_job), known)
@@ -112,7 +112,7 @@ def test_the_documented_query_asks_for_labels_and_metrics_that_there_are() -> No
 def test_each_job_has_series_on_request_with_labels_escaped() -> None:
     evil = 'a"} 1\n# HELP x\\'
     others = [registered(1, 7, GPU, name=evil), registered(2, 7, GPU)]
-    found = parsed(Families(per_job=True), look(own(5, operations=100), others=others))
+    found = parsed(Families(per_job=True), poll(own(5, operations=100), others=others))
     (one,) = (labels for name, labels in found if name == "pump_operations_total")
     assert one == f'client_pid="5",job_name="job-5",job_pid="5",user="{ME}"'
     leases = [labels for name, labels in found if name == "pump_registered_job_converted_bytes"]
@@ -137,7 +137,7 @@ def test_a_user_makes_only_so_many_series_and_costs_others_none(per_job: bool) -
             )
             for n in range(300)
         ]
-        found = parsed(tells, look(others=[*flood, honest]))
+        found = parsed(tells, poll(others=[*flood, honest]))
         mine = [labels for _, labels in found if 'user="7"' in labels]
         assert len(mine) <= SERIES_MOST + 1
         named |= {gpu for labels in mine for gpu in re.findall(r'UUID="([\w-]+)"', labels)}
@@ -158,7 +158,7 @@ def test_users_without_a_name_are_told_apart_up_to_a_bound() -> None:
     first = 1 << 30
     many = [registered(n, first + n, GPU, held=1) for n in range(1000)]
     for _ in range(2):
-        found = parsed(tells, look(others=[*many, registered(10**6, 0, GPU)]))
+        found = parsed(tells, poll(others=[*many, registered(10**6, 0, GPU)]))
         users = {labels for name, labels in found if name == "pump_registered_jobs"}
         assert len(users) == UNNAMED_MOST + 2 and 'user="0"' in users
         left = found["pump_registered_job_converted_bytes", f'user="{OTHER}"']
@@ -177,28 +177,28 @@ def test_sums_of_counters_never_fall_and_begin_at_zero() -> None:
         ([own(8, operations=2)], 42),
     ]
     for seen, total in steps:
-        found = parsed(tells, look(*seen))
+        found = parsed(tells, poll(*seen))
         assert found["pump_operations_total", f'user="{ME}"'] == total
     assert (
-        parsed(Families(), look(own(5, operations=100)))["pump_operations_total", f'user="{ME}"']
+        parsed(Families(), poll(own(5, operations=100)))["pump_operations_total", f'user="{ME}"']
         == 100
-    ), "one look alone tells what there is"
+    ), "one poll alone tells what there is"
 
 
 def test_a_worker_that_was_replaced_is_added_and_its_clients_counters_are_not() -> None:
     tells = Families(keeps=True)
-    tells.collect(look(own(5, operations=100, used=40)))
-    tells.collect(look(own(5, operations=110, used=50)))
-    found = parsed(tells, look(own(5, operations=112, used=3, ticks=1)))
+    tells.collect(poll(own(5, operations=100, used=40)))
+    tells.collect(poll(own(5, operations=110, used=50)))
+    found = parsed(tells, poll(own(5, operations=112, used=3, ticks=1)))
     assert found["pump_operations_total", f'user="{ME}"'] == 12, "the shim's own go on"
     assert found["pump_block_uses_total", f'policy="window",user="{ME}"'] == 13
 
 
 def test_a_job_that_does_not_answer_once_is_not_added_again() -> None:
     tells = Families(keeps=True)
-    tells.collect(look(own(5, operations=100)))
+    tells.collect(poll(own(5, operations=100)))
     silent = live.Seen(own(5, operations=0).job, [], "timed out")
-    found = parsed(tells, look(silent))
+    found = parsed(tells, poll(silent))
     assert found["pump_job_up", f'user="{ME}"'] == 0
-    found = parsed(tells, look(own(5, operations=104)))
+    found = parsed(tells, poll(own(5, operations=104)))
     assert found["pump_operations_total", f'user="{ME}"'] == 4

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from pump import control as control_client
-from pump import paths
 from pump import service as service_client
+from pump.base import paths
 from pump.cli.main import main
 from pump.control import Control, ControlError
 from pump.wire import control

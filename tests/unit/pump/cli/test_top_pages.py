@@ -13,6 +13,8 @@ from places import DOCS
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 
+from pump.base.console import STYLES, console
+from pump.base.nvml import Card, Identity, gpu_uuid
 from pump.cli.jobs import Job
 from pump.cli.support import live
 from pump.cli.support.listed import user
@@ -20,9 +22,7 @@ from pump.cli.top import parts, table
 from pump.cli.top.screen import parsed
 from pump.cli.top.text import ASCII_SPARKS, cut, line, sparkline
 from pump.cli.top.view import HELP, View
-from pump.console import STYLES, console
 from pump.control import ClientState, DeviceState
-from pump.nvml import Card, Identity, gpu_uuid
 from pump.service import JobState
 
 MIB = 1 << 20
@@ -57,14 +57,14 @@ def seen(pid: int, name: str = "train.py", *, turn: int = 0, **counters: int) ->
     return live.Seen(Job(pid, f"/run/{pid}", name, f"python {name}", "1.5x"), [client], "")
 
 
-def look(*jobs: live.Seen, at_s: float = 0.0, **more: object) -> live.Look:
+def poll(*jobs: live.Seen, at_s: float = 0.0, **more: object) -> live.Poll:
     known = {GPUS[0]: Identity(0, 0, "NVIDIA H100 80GB HBM3")}
-    return live.Look(at_s, list(jobs), identities=known)._replace(**more)  # type: ignore[arg-type]
+    return live.Poll(at_s, list(jobs), identities=known)._replace(**more)  # type: ignore[arg-type]
 
 
-def view_of(*looks: live.Look) -> View:
+def view_of(*polls: live.Poll) -> View:
     view = View()
-    for one in looks:
+    for one in polls:
         view.take(one)
     return view
 
@@ -95,15 +95,15 @@ def check_fits(view: View, width: int, height: int) -> str:
 def test_hostile_names_stay_within_the_screen(width: int, height: int, count: int) -> None:
     source = random.Random(count)
     names = [source.choice(HOSTILE) for _ in range(count)]
-    looks = []
+    polls = []
     for turn in range(3):
         jobs = [seen(100 + n, name, turn=turn) for n, name in enumerate(names)]
         silent = [one._replace(clients=[], error=one.job.name) for one in jobs[: count // 3]]
         shown = [*jobs[count // 3 :], *silent]
-        looks.append(look(*shown, at_s=turn, warning=source.choice(HOSTILE)))
+        polls.append(poll(*shown, at_s=turn, warning=source.choice(HOSTILE)))
         model = Identity(turn, None, source.choice(HOSTILE))
-        looks[-1] = looks[-1]._replace(identities={GPUS[0]: model})
-    view = view_of(*looks)
+        polls[-1] = polls[-1]._replace(identities={GPUS[0]: model})
+    view = view_of(*polls)
     check_fits(view, width, height)
     view.press("enter")
     check_fits(view, width, height)
@@ -111,10 +111,10 @@ def test_hostile_names_stay_within_the_screen(width: int, height: int, count: in
 
 def test_a_gpus_number_name_and_uuid_are_those_of_nvidia_smi() -> None:
     for width in (80, 200):
-        shown = text(view_of(look(seen(7))), width, 24)
+        shown = text(view_of(poll(seen(7))), width, 24)
         assert f"GPU 0  NVIDIA H100 80GB HBM3  {gpu_uuid(GPUS[0])}" in shown
     assert "800.0 MiB of 1000.0 MiB resident, budgets 900.0 MiB, allocated 1.5 GiB" in shown
-    unknown = parts(look(seen(7), identities={}), None, 160)
+    unknown = parts(poll(seen(7), identities={}), None, 160)
     assert f"GPU 0  {gpu_uuid(GPUS[0])}" in "\n".join(lines(Group(*unknown), 160, 24))
 
 
@@ -124,7 +124,7 @@ def test_many_gpus_leave_room_for_the_jobs(width: int, height: int) -> None:
     one = seen(7)
     devices = tuple(device(card.uuid) for card in cards[:10])
     one.clients[0] = replace(one.clients[0], devices=devices)
-    view = view_of(look(one, cards=cards))
+    view = view_of(poll(one, cards=cards))
     shown = check_fits(view, width, height)
     if height >= 24:
         assert re.search(r"^> +7 .*train.py", shown, re.M)
@@ -136,7 +136,7 @@ def test_many_gpus_leave_room_for_the_jobs(width: int, height: int) -> None:
 @pytest.mark.parametrize("height", [24, 12])
 def test_there_is_room_for_the_chosen_job_among_many(height: int) -> None:
     jobs = [seen(100 + n, f"job-{n}") for n in range(60)]
-    view = view_of(look(*jobs))
+    view = view_of(poll(*jobs))
     for _ in range(45):
         view.press("down")
     shown = text(view, 80, height)
@@ -147,7 +147,7 @@ def test_there_is_room_for_the_chosen_job_among_many(height: int) -> None:
 
 def test_rows_are_sorted_by_the_column_that_the_key_chooses() -> None:
     jobs = [seen(1, "b", turn=1), seen(2, "c", turn=3), seen(3, "a", turn=2)]
-    view = view_of(look(*[one._replace(clients=one.clients) for one in jobs]), look(*jobs, at_s=1))
+    view = view_of(poll(*[one._replace(clients=one.clients) for one in jobs]), poll(*jobs, at_s=1))
 
     def order() -> list[str]:
         found = re.findall(r"^[> ] +(\d) \w+ [abc] ", text(view, 200, 50), re.M)
@@ -167,19 +167,19 @@ def test_rows_are_sorted_by_the_column_that_the_key_chooses() -> None:
 
 
 def test_a_chosen_job_stays_chosen_while_others_come_and_go() -> None:
-    view = view_of(look(seen(5), seen(7)))
+    view = view_of(poll(seen(5), seen(7)))
     view.press("down")
-    view.take(look(seen(3), seen(5), seen(7), at_s=1))
+    view.take(poll(seen(3), seen(5), seen(7), at_s=1))
     assert re.search(r"^> +7 train.py", text(view), re.M)
-    view.take(look(seen(3), seen(5), at_s=2))
+    view.take(poll(seen(3), seen(5), at_s=2))
     assert re.search(r"^> +5 train.py", text(view), re.M)
-    view.take(look(at_s=3))
+    view.take(poll(at_s=3))
     assert "You have no jobs running under pump" in text(view)
 
 
 def test_the_details_of_a_job_are_all_there() -> None:
-    looks = [look(seen(7, turn=turn, predicted=8), at_s=turn) for turn in range(1, 6)]
-    view = view_of(*looks)
+    polls = [poll(seen(7, turn=turn, predicted=8), at_s=turn) for turn in range(1, 6)]
+    view = view_of(*polls)
     view.press("enter")
     for width, height in ((80, 24), (200, 50)):
         shown = text(view, width, height)
@@ -202,15 +202,15 @@ def test_a_job_that_waits_for_its_turn_says_so() -> None:
     job = seen(7)
     (client,) = job.clients
     held = replace(client, devices=(device(held_threads=2), device(GPUS[1])))
-    shown = text(view_of(look(job._replace(clients=[held]), seen(8))))
+    shown = text(view_of(poll(job._replace(clients=[held]), seen(8))))
     assert re.search(r"^> +7 train.py.* waiting ", shown, re.M)
     assert re.search(r"^ +8 train.py.* active ", shown, re.M)
 
 
 def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
-    view = view_of(look(seen(7, "first"), seen(8, "second")))
+    view = view_of(poll(seen(7, "first"), seen(8, "second")))
     view.press("enter")
-    view.take(look(seen(8, "second"), at_s=1))
+    view.take(poll(seen(8, "second"), at_s=1))
     shown = text(view)
     assert "This process has ended" in shown and "first" in shown
     view.press("back")
@@ -219,12 +219,12 @@ def test_the_details_of_a_job_that_ends_stay_until_one_goes_back() -> None:
 
 def test_time_lost_is_shown_once_there_is_an_estimate() -> None:
     told = seen(7, turn=1, lost_ns=30_000_000_000, lost_of_ns=120_000_000_000)
-    view = view_of(look(told, seen(8)))
+    view = view_of(poll(told, seen(8)))
     shown = text(view)
     assert "LOST" in shown and "30.00 s 25.0%" in shown
     view.press("enter")
     assert "lost         30.00 s 25.0% of its time" in text(view)
-    assert "LOST" not in text(view_of(look(seen(8))), 200, 24)
+    assert "LOST" not in text(view_of(poll(seen(8))), 200, 24)
 
 
 def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
@@ -247,7 +247,7 @@ def busy_view(monkeypatch: pytest.MonkeyPatch) -> View:
         half = replace(device(), resident_bytes=440 * MIB, budget_bytes=485 * MIB)
         for one, devices in zip(jobs, (half, half, device(GPUS[1])), strict=True):
             one.clients[0] = replace(one.clients[0], devices=(devices,))
-        view.take(look(*jobs, at_s=at, identities=known))
+        view.take(poll(*jobs, at_s=at, identities=known))
     return view
 
 
@@ -269,7 +269,7 @@ def test_the_documented_screens_are_what_it_draws(
 
 
 def test_a_key_explains_keys_and_columns_and_goes_back() -> None:
-    view = view_of(look(seen(7)))
+    view = view_of(poll(seen(7)))
     for closes in ("?", "back"):
         view.press("?")
         shown = check_fits(view, 80, 24)
@@ -281,20 +281,20 @@ def test_a_key_explains_keys_and_columns_and_goes_back() -> None:
 def test_a_jobs_user_priority_and_time_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pump.cli.top.table.age_s", lambda pid: 3723.0)
     job = JobState(1, 0, 7, 7, "train.py", 4, "/run/7", 1, 0, 0, 0, ())
-    shown = text(view_of(look(seen(7), registered=[job])), 200, 50)
+    shown = text(view_of(poll(seen(7), registered=[job])), 200, 50)
     assert re.search(rf"^> +7 {user(os.geteuid())} train.py +4 1:02:03 ", shown, re.M)
 
 
 def test_where_there_is_nothing_to_see_it_says_what_to_do() -> None:
-    none = look(no_card="no library", no_service="/run/x: cannot reach the service: No such file")
+    none = poll(no_card="no library", no_service="/run/x: cannot reach the service: No such file")
     shown = text(view_of(none))
     assert "You have no jobs running under pump." in shown
     assert "NVML finds no GPU: no library" in shown
     assert "pump-run --virtual a100-pcie4 python train.py" in shown and "pump doctor" in shown
     assert "Only your own jobs are shown: no system service is running." in shown
-    shown = text(view_of(look()))
+    shown = text(view_of(poll()))
     assert "pump-run python train.py" in shown and "service" not in shown
-    off = look(no_service="the service is off (PUMP_SERVICE=none)")
+    off = poll(no_service="the service is off (PUMP_SERVICE=none)")
     assert "Only your own jobs are shown: PUMP_SERVICE=none." in text(view_of(off))
 
 
@@ -302,7 +302,7 @@ def test_jobs_of_others_and_jobs_without_figures_have_lines_of_their_own() -> No
     other = JobState(1, 0, 9, 77, "theirs", 0, "/x", 1, 0, 0, 0, ())
     silent = seen(8, "hangs")._replace(clients=[], error="pumpd did not answer within 6 s")
     begins = seen(9, "begins")._replace(clients=[])
-    shown = text(view_of(look(seen(7), silent, begins, registered=[other])), 80, 40)
+    shown = text(view_of(poll(seen(7), silent, begins, registered=[other])), 80, 40)
     assert re.search(r"^ +8 hangs +pumpd did not answer within 6 s$", shown, re.M)
     assert re.search(r"^ +9 begins +has not used a GPU yet$", shown, re.M)
     assert "Jobs of other users:" in shown

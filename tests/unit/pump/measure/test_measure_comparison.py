@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pump import outputs, schemas
+from pump.base import outputs, schemas
 from pump.config.settings import DEFAULTS
 from pump.measure import comparison
 from pump.measure.comparison import OUT_OF_MEMORY, Comparison

@@ -37,7 +37,7 @@ def seconds(
     """Returns how long each job may run in that time, with two polls per second."""
     found = {one.job: 0.0 for one in jobs}
     for look in range(int(2 * span_s)):
-        for job in turns.look(from_s + look / 2, MEMORY, jobs):
+        for job in turns.update(from_s + look / 2, MEMORY, jobs):
             found[job] += 0.5
     return found
 
@@ -47,14 +47,14 @@ def test_all_run_where_they_do_not_want_much_more_than_there_is(wanted: tuple[fl
     turns = Turns()
     most = sum(min(gib * GIB, MEMORY) for gib in wanted)  # no job can get more than all memory
     assert most <= CROWDED * MEMORY or len(wanted) < 2
-    assert turns.look(0.0, MEMORY, ready(*wanted)) == frozenset(range(len(wanted)))
+    assert turns.update(0.0, MEMORY, ready(*wanted)) == frozenset(range(len(wanted)))
     assert not turns.crowded
 
 
 def test_each_has_the_same_time_and_only_one_at_once_runs_where_no_two_fit() -> None:
     turns, jobs = Turns(), ready(30, 35, 40)
     for look in range(100):
-        assert len(turns.look(look / 2, MEMORY, jobs)) == 1
+        assert len(turns.update(look / 2, MEMORY, jobs)) == 1
     assert turns.crowded
     had = seconds(turns, jobs, 600, 50.0)
     assert min(had.values()) >= 0.9 * max(had.values()) and sum(had.values()) == 600
@@ -73,18 +73,18 @@ def test_a_turn_lasts_as_long_as_its_memory_takes_to_come_many_times() -> None:
         memory = memory_gib * GIB
         jobs = ready(memory_gib, memory_gib, held_gib=held_gib)
         turns = Turns()
-        first = turns.look(0.0, memory, jobs)
+        first = turns.update(0.0, memory, jobs)
         come_s = (memory_gib - held_gib) * GIB / LINK_BYTES_S
         turn_s = min(most_s, max(least_s, MOVES * come_s))
-        assert turns.look(turn_s - 0.01, memory, jobs) == first
-        assert turns.look(turn_s + 0.01, memory, jobs) != first
+        assert turns.update(turn_s - 0.01, memory, jobs) == first
+        assert turns.update(turn_s + 0.01, memory, jobs) != first
 
 
 def test_a_turn_ends_with_the_job_s_work() -> None:
     turns, jobs = Turns(), ready(40, 40)
-    (first,) = turns.look(0.0, MEMORY, jobs)
-    assert turns.look(1.0, MEMORY, [one for one in jobs if one.job != first]) == {1 - first}
-    assert turns.look(2.0, MEMORY, []) == frozenset()
+    (first,) = turns.update(0.0, MEMORY, jobs)
+    assert turns.update(1.0, MEMORY, [one for one in jobs if one.job != first]) == {1 - first}
+    assert turns.update(2.0, MEMORY, []) == frozenset()
 
 
 def test_a_pause_earns_nothing() -> None:
@@ -122,10 +122,10 @@ def test_a_lower_priority_has_less_of_the_time(other_user: int) -> None:
 def test_a_priority_above_the_default_never_waits_and_has_its_memory_first(steady: bool) -> None:
     turns = Turns()
     above = Ready(5, MEMORY // 2, 0, 5, priority=5, steady=steady)
-    assert turns.look(0.0, MEMORY, [*ready(20, 20), above]) == {0, 1, 5}
+    assert turns.update(0.0, MEMORY, [*ready(20, 20), above]) == {0, 1, 5}
     assert not turns.crowded and turns.level(-3, True) == -3
     jobs = [*ready(25, 25), above]
-    assert 5 in turns.look(1.0, MEMORY, jobs) and turns.crowded
+    assert 5 in turns.update(1.0, MEMORY, jobs) and turns.crowded
     levels = [turns.level(1, True), turns.level(-3, True), turns.level(-3, False)]
     assert levels == [1, NO_WAIT, LAST] and LAST < -wire.PRIORITY_MOST
     had = seconds(turns, jobs, 1600, 2.0)
@@ -138,14 +138,14 @@ def test_a_priority_above_the_default_never_waits_and_has_its_memory_first(stead
 def test_what_fits_into_the_floors_runs_beside_one_that_has_all_else() -> None:
     above = Ready(5, 2 * MEMORY, 0, 5, priority=5)
     assert 2 * GIB < MEMORY // FLOORS_SHARE
-    assert Turns().look(0.0, MEMORY, [*ready(1, 1), above]) == {0, 1, 5}
+    assert Turns().update(0.0, MEMORY, [*ready(1, 1), above]) == {0, 1, 5}
 
 
 def test_one_that_has_something_to_run_for_a_part_of_the_time_never_waits() -> None:
     turns = Turns()
     answers = Ready(5, MEMORY, 0, 5, priority=-9, steady=False)
-    assert turns.look(0.0, MEMORY, [*ready(30), answers]) == {0, 5}
-    running = turns.look(1.0, MEMORY, [*ready(40, 40), answers])
+    assert turns.update(0.0, MEMORY, [*ready(30), answers]) == {0, 5}
+    running = turns.update(1.0, MEMORY, [*ready(40, 40), answers])
     assert len(running) == 2 and 5 in running
 
 
@@ -168,7 +168,7 @@ def test_whatever_comes_and_goes_some_job_runs_and_none_waits_for_long(seed: int
             job = source.randrange(6)
             jobs[job] = jobs[job]._replace(wanted_bytes=source.randrange(1, 80) * GIB)
         here = [one for job, one in jobs.items() if (look // 97 + job) % 5]
-        running = turns.look(look / 2, MEMORY, here)
+        running = turns.update(look / 2, MEMORY, here)
         assert running <= {one.job for one in here} and bool(running) == bool(here)
         for one in here:
             waited[one.job] = 0 if one.job in running else waited[one.job] + 1
@@ -177,7 +177,7 @@ def test_whatever_comes_and_goes_some_job_runs_and_none_waits_for_long(seed: int
 
 def test_a_job_that_has_ended_is_forgotten() -> None:
     turns = Turns()
-    turns.look(0.0, MEMORY, ready(40, 40))
+    turns.update(0.0, MEMORY, ready(40, 40))
     turns.forget(0)
-    assert turns.look(1.0, MEMORY, ready(40, 40)[1:]) == {1}
-    turns.look(2.0, MEMORY, ready(40, 40))
+    assert turns.update(1.0, MEMORY, ready(40, 40)[1:]) == {1}
+    turns.update(2.0, MEMORY, ready(40, 40))

@@ -24,9 +24,9 @@ def time_of(job: int, others: Others, span_s: float, honest: list[Ready]) -> lis
     turns, had, running = Turns(), [0.0], frozenset[int]()
     for look in range(int(span_s / LOOK_S)):
         now_s = look * LOOK_S
-        running = turns.look(now_s, MEMORY, [*honest, *others(now_s, 0 in running)])
+        running = turns.update(now_s, MEMORY, [*honest, *others(now_s, 0 in running)])
         if look % 3 == 0:  # some change their reports within a moment
-            running = turns.look(now_s + 0.01, MEMORY, [*honest, *others(now_s, 0 in running)])
+            running = turns.update(now_s + 0.01, MEMORY, [*honest, *others(now_s, 0 in running)])
         had.append(had[-1] + LOOK_S * (job in running))
     return had
 
@@ -122,9 +122,9 @@ def test_one_that_leaves_just_before_each_look_pays_for_its_turn() -> None:
 def test_one_that_grows_within_anothers_turn_runs_there_no_more() -> None:
     turns = Turns()
     jobs = [Ready(0, MEMORY * 9 // 10, 0, 0), Ready(1, 0, 0, 1), Ready(2, MEMORY, 0, 2)]
-    assert turns.look(0.0, MEMORY, jobs) == {0, 1}
+    assert turns.update(0.0, MEMORY, jobs) == {0, 1}
     grown = jobs[1]._replace(wanted_bytes=MEMORY)
-    assert turns.look(1.0, MEMORY, [jobs[0], grown, jobs[2]]) == {0}
+    assert turns.update(1.0, MEMORY, [jobs[0], grown, jobs[2]]) == {0}
 
 
 def test_a_weight_that_differs_costs_nothing_later_where_all_have_run() -> None:
@@ -133,9 +133,9 @@ def test_a_weight_that_differs_costs_nothing_later_where_all_have_run() -> None:
     large = [one._replace(wanted_bytes=MEMORY, priority=0) for one in small]
     turns, had = Turns(), 0.0
     for look in range(2400):
-        turns.look(look * LOOK_S, MEMORY, small)
+        turns.update(look * LOOK_S, MEMORY, small)
     for look in range(2400, 3600):
-        had += LOOK_S * (0 in turns.look(look * LOOK_S, MEMORY, large))
+        had += LOOK_S * (0 in turns.update(look * LOOK_S, MEMORY, large))
     assert had >= WINDOW_S / 9 - SHORT_S
 
 
@@ -161,7 +161,7 @@ def test_pauses_that_only_end_a_debt_earn_no_more_than_the_share() -> None:
     turns, had, running = Turns(), 0.0, frozenset({10})
     for look in range(2400):
         mine = [lie] if 10 in running or look % 5 else []
-        running = turns.look(look * LOOK_S, MEMORY, [HONEST, steady, *mine])
+        running = turns.update(look * LOOK_S, MEMORY, [HONEST, steady, *mine])
         had += LOOK_S * (10 in running)
     assert had <= 0.5 * 1200.0 + FREE_S + TURN_S[1], "beside two that each have half of the time"
 
@@ -171,31 +171,31 @@ def test_a_job_that_answers_for_no_more_than_its_share_of_the_time_never_waits()
     turns = Turns()
     for look in range(4800):
         asked = look % 40 < 12
-        running = turns.look(look * LOOK_S, MEMORY, [*others, *([answers] if asked else [])])
+        running = turns.update(look * LOOK_S, MEMORY, [*others, *([answers] if asked else [])])
         assert not asked or 10 in running
 
 
 def test_a_job_that_starts_does_not_wait() -> None:
     turns, others = Turns(), [Ready(1, MEMORY, 0, 1), HONEST]
     for look in range(200):
-        turns.look(look * LOOK_S, MEMORY, others)
+        turns.update(look * LOOK_S, MEMORY, others)
     starts = Ready(10, MEMORY, 0, 10, steady=False)
     for look in range(200, 200 + int(FREE_S / LOOK_S)):
-        assert 10 in turns.look(look * LOOK_S, MEMORY, [*others, starts])
+        assert 10 in turns.update(look * LOOK_S, MEMORY, [*others, starts])
 
 
 def test_what_is_known_of_users_that_are_away_is_bounded() -> None:
     turns = Turns()
     for look in range(3000):
         others = [Ready(look, MEMORY, 0, look % 1000 + 1, steady=bool(look % 2))]
-        turns.look(look * LOOK_S, MEMORY, [HONEST, *others])
+        turns.update(look * LOOK_S, MEMORY, [HONEST, *others])
         turns.forget(look)
-    turns.look(1e4, MEMORY, [HONEST])
-    turns.look(1e4 + 1, MEMORY, [HONEST])
+    turns.update(1e4, MEMORY, [HONEST])
+    turns.update(1e4 + 1, MEMORY, [HONEST])
     assert len(turns._users._had) <= 2 and len(turns._jobs._had) <= 2 and not turns._bound
 
 
 def test_jobs_above_that_pause_alone_run_and_owe_nothing() -> None:
     turns = Turns()
     above = [Ready(1, MEMORY, 0, 1, priority=5, steady=False)]
-    assert turns.look(0.0, MEMORY, above) == turns.look(1.0, MEMORY, above) == {1}
+    assert turns.update(0.0, MEMORY, above) == turns.update(1.0, MEMORY, above) == {1}

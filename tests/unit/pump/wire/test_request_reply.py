@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pump import paths
+from pump.base import paths
 from pump.cli import jobs
 from pump.service import ServiceClient, ServiceError
 from pump.wire import control, request_reply

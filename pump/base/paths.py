@@ -14,12 +14,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import pump
-from pump import trust
+from pump.base import trust
 
 if TYPE_CHECKING:  # slow to import
     import socket
-    from types import ModuleType
 
 # struct sockaddr_un holds 108 bytes, including the terminating zero (unix(7)).
 SOCKET_PATH_BYTES_MAX = 107
@@ -73,17 +71,17 @@ class UnsafeDirectoryError(Exception):
     """The runtime directory cannot be trusted or created; the text gives the reason."""
 
 
-def library(name: str, package: ModuleType = pump) -> str:
-    """Returns the absolute path of a file below a package's _lib, such as "libpump.so".
+def library(name: str, package: str = "pump") -> str:
+    """Returns the absolute path of a file below an imported package's _lib, such as "libpump.so".
 
     PUMP_LIB_DIR, for developers of pump, replaces the installed pump/_lib; folders of other
     packages are then expected next to that pump folder. An editable installation has two folders
     called pump, and both are searched. Raises MissingFileError.
     """
-    folders = [os.path.join(p, "_lib") for p in package.__path__]
+    folders = [os.path.join(p, "_lib") for p in sys.modules[package].__path__]
     if override := os.environ.get("PUMP_LIB_DIR"):
         build = os.path.dirname(os.path.dirname(os.path.abspath(override)))
-        folders = [override if package is pump else f"{build}/{package.__name__}/_lib"]
+        folders = [override if package == "pump" else f"{build}/{package}/_lib"]
     for folder in folders:
         path = os.path.abspath(os.path.join(folder, name))
         if os.path.isfile(path):
@@ -93,7 +91,8 @@ def library(name: str, package: ModuleType = pump) -> str:
 
 def isolated(*words: str) -> list[str]:
     """Returns the command that runs a part of pump in its own interpreter (pump/start.py)."""
-    start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    start = os.path.join(package, "start.py")
     return [sys.executable, "-E", "-P", "-S", start, *words]
 
 
@@ -335,10 +334,16 @@ def bind(listener: socket.socket, path: str, mode: int) -> None:
 def learned_folder(environ: Mapping[str, str]) -> str:
     """Returns the folder in which a user's workers keep what they learned about programs:
     $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" if the environment names no home."""
-    base = environ.get("XDG_CACHE_HOME", "")
+    return users_path(environ, "XDG_CACHE_HOME", ".cache", "learned")
+
+
+def users_path(environ: Mapping[str, str], variable: str, usual: str, name: str) -> str:
+    """Returns the path of pump's file `name` in a folder of the user: the folder that `variable`
+    names, else `usual` below the home; "" if the environment names no home."""
+    base = environ.get(variable, "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
         if not home.startswith("/"):
             return ""
-        base = os.path.join(home, ".cache")
-    return os.path.join(base, "pump", "learned")
+        base = os.path.join(home, usual)
+    return os.path.join(base, "pump", name)

@@ -45,7 +45,7 @@ def escaped(name: str) -> str:
 
 def one_line(text: str) -> str:
     """Returns `text` on one line, with \\xNN for unprintable characters."""
-    return "".join(c if c.isprintable() else _bytes(c) for c in " ".join(text.split()))
+    return "".join(c if c.isprintable() else _escaped_bytes(c) for c in " ".join(text.split()))
 
 
 def printable(text: str) -> str:
@@ -85,11 +85,11 @@ def of_job(command: list[str]) -> str:
 def of_command(words: list[str]) -> str:
     """Returns a short name for a command. This is the script or module that an interpreter or a
     starter such as torchrun runs, else the program's own file name. words: at least one."""
-    name, rest = _file(words[0]), list(words[1:])
+    name, rest = _last_part(words[0]), list(words[1:])
     if name in _SHELLS or name.startswith(("python", "pypy")):
         name, rest = _script(name, rest)
     if name in _STARTERS:
-        return next((_file(word) for word in rest if word.endswith(".py")), name)
+        return next((_last_part(word) for word in rest if word.endswith(".py")), name)
     return name
 
 
@@ -106,7 +106,7 @@ def _script(interpreter: str, rest: list[str]) -> tuple[str, list[str]]:
         if word in (_VALUED_BY_SHELLS if is_shell else _VALUED_BY_PYTHON):
             rest[:1] = []
         elif not word.startswith("-"):
-            return _file(word), rest
+            return _last_part(word), rest
     return interpreter, []
 
 
@@ -134,17 +134,17 @@ def _demangled(name: str) -> str:
     return text
 
 
-def _file(path: str) -> str:
+def _last_part(path: str) -> str:
     return path.rpartition("/")[2] or path
 
 
 def _escape(character: str) -> str:
     if character == "\\":
         return "\\\\"
-    return character if character.isprintable() and character != "'" else _bytes(character)
+    return character if character.isprintable() and character != "'" else _escaped_bytes(character)
 
 
-def _bytes(character: str) -> str:
+def _escaped_bytes(character: str) -> str:
     if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8 (os.fsdecode)
         return f"\\x{ord(character) - 0xDC00:02x}"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))

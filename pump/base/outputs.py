@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TextIO
 
-from pump.names import quoted
+from pump.base.names import quoted
 
 MODE = 0o666
 """Mode of a file that is not made from other files, before the umask."""
@@ -31,7 +31,7 @@ PRIVATE = 0o600
 HEAD_BYTES = 512
 """Number of bytes at the start of a file that determine its kind."""
 NAME_TRIES = 100
-LOOK_S = 0.02
+RETRY_S = 0.02
 """Interval between two attempts to take a lock."""
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of flock(2) on a file system without locks."""
@@ -87,7 +87,7 @@ def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
         raise OSError(errno.EEXIST, f"it is not {kind.name}; remove it or choose another file")
 
 
-def look(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
+def examine(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result | None:
     """Returns the status of the file at `name`, None if there is none. Raises OSError if a file of
     `kind` must not replace the existing file, or if the folder does not exist."""
     try:
@@ -146,19 +146,19 @@ def lock(fd: int, wait_s: float = 0.0) -> bool:
     Waits at most wait_s seconds. Returns False if another process still holds the lock; True also
     on a file system without locks (NO_LOCKS). Raises OSError if the lock fails otherwise.
     """
-    return _within(wait_s, lambda: _take(fd, fcntl.LOCK_EX))
+    return _wait_until(wait_s, lambda: _try_lock(fd, fcntl.LOCK_EX))
 
 
 def is_free(fd: int, wait_s: float = 0.0) -> bool:
     """Returns whether no process is known to hold a file's lock. Waits at most wait_s seconds."""
     with contextlib.suppress(OSError):
-        if not _within(wait_s, lambda: _take(fd, fcntl.LOCK_SH)):
+        if not _wait_until(wait_s, lambda: _try_lock(fd, fcntl.LOCK_SH)):
             return False
         fcntl.flock(fd, fcntl.LOCK_UN)
     return True
 
 
-def _take(fd: int, kind: int) -> bool:
+def _try_lock(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -169,19 +169,19 @@ def _take(fd: int, kind: int) -> bool:
     return True
 
 
-def _within(wait_s: float, done: Callable[[], bool]) -> bool:
+def _wait_until(wait_s: float, done: Callable[[], bool]) -> bool:
     until_s = time.monotonic() + wait_s
     while not done():
         if time.monotonic() >= until_s:
             return False
-        time.sleep(LOOK_S)
+        time.sleep(RETRY_S)
     return True
 
 
 def may_replace(path: str, kind: Kind) -> None:
     """Raises OSError if `replacing` would, so that callers can check before they start to work."""
     if _stream(path) is None:
-        look(path, kind)
+        examine(path, kind)
         if not os.access(os.path.dirname(path) or ".", os.W_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -220,14 +220,14 @@ def replacing(
                 raise OSError(errno.EEXIST, "another file has replaced it")
             yield out
         return
-    old, most = look(path, kind), mode_most(sources)
+    old, most = examine(path, kind), mode_most(sources)
     if mode is None and old and old.st_uid == os.geteuid():
         mode = old.st_mode & most
     fd, part = draft(path, mode=mode, most=most)
     try:
         with open(fd, "w", encoding="utf-8") as out:
             yield out
-        look(path, kind)  # another process may have put a file there
+        examine(path, kind)  # another process may have put a file there
         os.rename(part, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -29,6 +29,15 @@ def start_time(pid: int) -> int | None:
         return None
 
 
+def pidfd_of(pid: int) -> int | None:
+    """Returns a new descriptor that is readable after the end of a process (pidfd_open(2)); None if
+    the process has ended or the kernel is too old."""
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return None
+
+
 def command_of(pid: int) -> list[bytes]:
     """Returns the arguments of a process's command; [] if they cannot be read."""
     return _words(pid, "cmdline")

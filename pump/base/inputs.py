@@ -2,7 +2,7 @@
 
 All code that reads files named by users, files in users' folders, or files shipped with pump uses
 this module. The kernel's own files (/proc, /sys, /dev) need no such care. Standard library only,
-because pump-run imports the module. pump/outputs.py and pump/folders.py write files.
+because pump-run imports the module. outputs.py and folders.py write files.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A process with root's rights may run with another user's HOME (sudo -E, su -m, a container's
 entry point). Without these checks, that user's links could make root overwrite any file.
-Standard library only. Private folders for sockets: pump/paths.py.
+Standard library only. Private folders for sockets: paths.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import errno
 import os
 import stat
 
-from pump import trust
-from pump.names import quoted
+from pump.base import trust
+from pump.base.names import quoted
 
 
 class ForeignError(PermissionError):
@@ -36,18 +36,18 @@ def check(folder: str, below: str = "") -> None:
             if below and at != top and not at.startswith(os.path.join(top, "")):
                 continue
             if stat.S_ISLNK(status.st_mode):
-                _check(at, status, ours)
+                _check_owner(at, status, ours)
                 continue
             if os.geteuid() == 0:
-                _check(at, status, owners)
+                _check_owner(at, status, owners)
             last = at, status
     except FileNotFoundError:
         pass
     if last:
-        _check(*last, owners)
+        _check_owner(*last, owners)
 
 
-def _check(at: str, status: os.stat_result, owners: set[int | None]) -> None:
+def _check_owner(at: str, status: os.stat_result, owners: set[int | None]) -> None:
     if status.st_uid not in owners:
         raise ForeignError(
             errno.EPERM,
