@@ -132,6 +132,13 @@ class Gpu:
         self._addresses.append(int(address))
         return int(address)
 
+    def access_in_place(self, address: int, length_bytes: int) -> None:
+        """Advises Unified Memory: the GPU accesses on the host what is there."""
+        advice = driver.CUmem_advise.CU_MEM_ADVISE_SET_ACCESSED_BY
+        location = driver.CUmemLocation()
+        location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        check("cuMemAdvise", driver.cuMemAdvise(address, length_bytes, advice, location))
+
     def launch(self, kernel: str, values: Sequence[Any], items: int) -> Launch:
         """Returns a launch of `kernel` with one thread for each item, ready to be called."""
         if kernel not in self._functions:

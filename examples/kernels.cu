@@ -1,4 +1,5 @@
-/* kernels.cu - the kernels of the examples: a deep perceptron and Adam; a sweep, a gather.
+/* kernels.cu - the kernels of the examples: a deep perceptron and Adam; a sweep, a gather,
+ * embedding bags.
  *
  * NVRTC compiles this file for the GPU. A C compiler compiles it, after host_kernels.h, into
  * host functions for the virtual GPU's compute mode. So it uses only the common subset of
@@ -185,5 +186,22 @@ KERNEL void gather(float *__restrict__ sums, const float *__restrict__ table,
     float value = table[(size_t)index[i / width] * width + i % width];
     for (int r = 0; r < rounds; r++) value = value * 0.999f + 0.001f;
     sums[i] += value;
+  }
+}
+
+/* sums[b] = the sum of the `count` rows of `table` that `ids` names for bag b, each with the
+ * same arithmetic as sweep. Rows have `width` values. */
+KERNEL void embedding_bag(float *__restrict__ sums, const float *__restrict__ table,
+                          const int *__restrict__ ids, int bags, int count, int width,
+                          int rounds) {
+  FOR_EACH_ITEM(i, bags * width) {
+    const int *bag = ids + (size_t)(i / width) * count;
+    float sum = 0;
+    for (int j = 0; j < count; j++) {
+      float value = table[(size_t)bag[j] * width + i % width];
+      for (int r = 0; r < rounds; r++) value = value * 0.999f + 0.001f;
+      sum += value;
+    }
+    sums[i] = sum;
   }
 }

@@ -1,6 +1,7 @@
-"""Code shared by cyclic_sweep.py and irregular_gather.py: options, the timed loop, the result.
+"""Code shared by cyclic_sweep.py, irregular_gather.py and embedding_bags.py.
 
-A workload is a list of launches for each iteration. Importing this module needs no GPU.
+Options, the timed loop, the result. A workload is a list of launches for each iteration. Importing
+this module needs no GPU.
 """
 
 from __future__ import annotations

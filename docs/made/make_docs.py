@@ -20,6 +20,7 @@ from acceptance.first_call import pages as first_call  # noqa: E402
 from evidence import table as evidence_table  # noqa: E402
 from published import table as published_table  # noqa: E402
 from study.papers import table  # noqa: E402
+from study.sparse import table as sparse_table  # noqa: E402
 from workloads import intensity, simulated  # noqa: E402
 
 from pump.config import reference  # noqa: E402
@@ -30,6 +31,7 @@ SUITES = ROOT / "lab" / "bench" / "results" / "thirdparty.jsonl"
 PUBLISHED = ROOT / "lab" / "bench" / "results" / "published.jsonl"
 CONSTANTS = PUBLISHED.with_name("constants.jsonl")
 EVIDENCE = ROOT / "lab" / "bench" / "results" / "evidence.jsonl"
+REMOTE = RESULTS.with_name("remote.jsonl")
 END = "<!-- end of the generated part -->\n"
 
 
@@ -78,6 +80,12 @@ def evidence() -> str:
     return "\n".join(evidence_table.lines(rows)) + "\n"
 
 
+def remote() -> str:
+    """Returns the tables of docs/sparse.md, made from the stored results."""
+    rows = [json.loads(line) for line in REMOTE.read_text(encoding="utf-8").splitlines()]
+    return "\n".join(sparse_table.lines(rows)) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Returns the path and text of each page that is made."""
     manual = {DOCS / "man" / name: text for name, text in man_pages.pages().items()}
@@ -89,6 +97,7 @@ def pages() -> dict[Path, str]:
         "guides/choose.md": (str(intensity.DATA.relative_to(ROOT)), intensity.table()),
         "papers.md": (str(RESULTS.relative_to(ROOT)), papers()),
         "published.md": (str(PUBLISHED.relative_to(ROOT)), published()),
+        "sparse.md": (str(REMOTE.relative_to(ROOT)), remote()),
         "evidence.md": (str(EVIDENCE.relative_to(ROOT)), evidence()),
         "reference/frameworks.md": (str(SUITES.relative_to(ROOT)), suites()),
     }

@@ -76,6 +76,9 @@
 /* The kernel reaches many blocks of the use at once, in any order: a gather, strides, the
  * second operand of a GEMM. Without this flag it sweeps over the use. */
 #define GPU_WIDE 4
+/* The kernel reaches the use's rows in the order of their addresses, not in random order.
+ */
+#define GPU_SORTED 8
 
 /* Kinds of discard (uvm.h, UvmDiscard). UNMAP is the kind of the public calls: no page
  * stays resident, the next access faults, and a write or a prefetch ends the state. KEEP
@@ -83,11 +86,14 @@
 #define GPU_DISCARD_KEEP 1
 #define GPU_DISCARD_UNMAP 2
 
-/* Advice (gpu_advise). A preferred GPU matters only when READ_MOSTLY ends. */
+/* Advice (gpu_advise). A preferred GPU matters when READ_MOSTLY ends, and suspends
+ * ACCESSED_BY: the GPU then reads in place what is on the host (uvm_remote.c). */
 #define GPU_ADVICE_READ_MOSTLY 1
 #define GPU_ADVICE_READ_MOSTLY_ENDS 2
 #define GPU_ADVICE_PREFER_GPU 3
 #define GPU_ADVICE_PREFER_NONE 4
+#define GPU_ADVICE_ACCESSED_BY 5
+#define GPU_ADVICE_ACCESSED_BY_ENDS 6
 
 /* Streams */
 #define GPU_STREAM_BLOCKING 0
@@ -128,6 +134,7 @@ enum gpu_moves {
   GPU_MOVE_OUT,      /* to the host by a prefetch */
   GPU_MOVE_AHEAD,    /* copied to the host, and kept on the GPU (READ_MOSTLY) */
   GPU_MOVE_EVICT,    /* to the host, because the driver took the block's memory */
+  GPU_MOVE_PULL,     /* to the host, with neighbours that are read in place there */
 };
 
 struct gpu_move {
@@ -155,13 +162,18 @@ struct gpu_hooks {
 
 /* Consecutive blocks that an operation touches. `pages_per_block` is the number of 64 KiB
  * pages touched in each block, or 0 for all: a sweep touches all, an irregular gather
- * few. If `pages` is not 0, it names the pages instead, one bit each. */
+ * few. If `pages` is not 0, it names the pages instead, one bit each. If `rows` is not 0,
+ * a kernel touches that many rows of `row_bytes` each, spread evenly at random over these
+ * pages or, without `pages`, over the blocks. A row that is touched twice counts twice. */
 struct gpu_use {
   uint32_t first_block;
   uint32_t block_count;
   uint16_t pages_per_block;
   uint16_t access;
   uint32_t pages;
+  uint64_t rows;
+  uint32_t row_bytes;
+  uint32_t reserved;
 };
 
 struct gpu_operation {
@@ -218,7 +230,7 @@ struct gpu_counters {
   uint64_t fault_batches;
   uint64_t fault_groups;         /* blocks served, counted once per batch */
   uint64_t nonreplayable_blocks; /* faults of copy engines */
-  uint64_t remote_blocks;        /* accessed on the host: no GPU memory to migrate to */
+  uint64_t remote_blocks; /* faults that left the block on the host, to be read there */
   uint64_t h2d_demand_bytes;
   uint64_t h2d_prefetch_bytes;
   uint64_t h2d_copy_bytes;
@@ -257,6 +269,9 @@ struct gpu_counters {
   /* a host with limited memory */
   uint64_t flash_read_bytes;
   uint64_t flash_write_bytes;
+  /* accesses in place; h2d_remote_bytes has the reads */
+  uint64_t d2h_remote_bytes;
+  uint64_t d2h_pull_bytes; /* moved to the host, with neighbours that are read there */
 };
 
 /* Where the contents of a block are that is not on the GPU */

@@ -17,7 +17,7 @@ int gpu_advise(struct gpu_engine *engine, uint64_t now_ns, const struct gpu_hook
   struct uvm *uvm = &engine->uvm;
   struct uvm_locks *locks = &uvm->locks;
   gpu_advance(engine, now_ns, hooks);
-  if (advice < GPU_ADVICE_READ_MOSTLY || advice > GPU_ADVICE_PREFER_NONE ||
+  if (advice < GPU_ADVICE_READ_MOSTLY || advice > GPU_ADVICE_ACCESSED_BY_ENDS ||
       refused(engine, first_block, block_count))
     return GPU_INVALID;
   uint64_t begin_ns = uvm->now_ns;

@@ -5,7 +5,6 @@
  *   Host callback, caller's prefetch: QUEUED -> OPEN -> END -> ended
  *   Record, wait:                     QUEUED -> ended */
 #include "gpu_engine_state.h"
-#include "random.h"
 
 uint32_t gpu_server_of(uint32_t kind) {
   switch (kind) {
@@ -85,58 +84,18 @@ static const struct gpu_use_node *cursor_node(const struct gpu_engine *engine,
   return op->cursor_use == GPU_NONE ? NULL : &gpu_uses(engine)[op->cursor_use];
 }
 
-/* Returns whether a kernel may reach any block of the use at any time. */
-static bool is_scattered(const struct gpu_op *op, const struct gpu_use *use) {
-  return op->kind == GPU_KERNEL &&
-         (use->pages_per_block != 0 || (use->access & GPU_WIDE) != 0);
-}
-
-/* Returns how often each block of a use is visited. Threads all over a use reach pages of
- * the same block at different times, so a block that was evicted in between is needed
- * again. */
-static uint32_t visits_of(const struct gpu_op *op, const struct gpu_use *use) {
-  return is_scattered(op, use) ? 2 : 1;
-}
-
-/* Returns the first visit (of a use) of step `step`; step `steps` is the end. */
-static uint32_t part_begin(const struct gpu_use *use, const struct gpu_op *op,
-                           uint32_t step) {
-  uint64_t visits = (uint64_t)use->block_count * visits_of(op, use);
-  return (uint32_t)(visits * step / op->steps);
-}
-
-static uint32_t common_divisor(uint32_t a, uint32_t b) {
-  while (b != 0) {
-    uint32_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-/* Returns the block of a visit. A sweep visits blocks in ascending order. A scattered use
- * has a new order in each launch and round: a random start and a stride that reaches all
- * blocks. */
-static uint32_t block_of(const struct gpu_op *op, const struct gpu_use *use,
-                         uint32_t visit) {
-  uint32_t count = use->block_count;
-  if (!is_scattered(op, use) || count < 3) return use->first_block + visit % count;
-  uint64_t seed = 2 * op->seq + visit / count;
-  uint32_t shift = (uint32_t)(gpu_random(&seed) * count);
-  uint32_t stride = 1 + (uint32_t)(gpu_random(&seed) * (count - 1));
-  while (common_divisor(stride, count) != 1) stride = stride % (count - 1) + 1;
-  return use->first_block + (uint32_t)((shift + (uint64_t)visit * stride) % count);
-}
-
-/* Returns true if the block is on the GPU or in flight to it; else fills `miss`. */
+/* Returns true if what the visit touches is on the GPU, in flight to it, or mapped on the
+ * host; else fills `miss`. */
 static bool is_present(struct uvm *uvm, struct gpu_op *op, const struct gpu_use *use,
-                       uint32_t block, struct uvm_miss *miss) {
+                       uint32_t visit, struct uvm_miss *miss) {
+  uint32_t block = gpu_block_of(op, use, visit);
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (!(b->flags & UVM_LIVE)) {
     uvm_error(uvm, GPU_ERROR_USE_OF_FREED, block);
     return true;
   }
-  uint32_t pages = use->pages ? use->pages : uvm_touched_pages(block, use->pages_per_block);
+  uint32_t pages = gpu_pages_of(op, use, visit) & ~uvm_in_place(uvm, b);
+  if (pages == 0) return true;
   /* Duplicates, and discarded pages that were only read since, are mapped read-only. */
   uint32_t access = use->access & (GPU_READ | GPU_WRITE);
   bool refused = access != GPU_READ &&
@@ -196,7 +155,7 @@ struct batch {
  * cannot migrate is read in place, so it counts as wide. */
 static bool is_wide(const struct uvm *uvm, const struct gpu_op *op,
                     const struct gpu_use *use) {
-  return op->kind != GPU_KERNEL || is_scattered(op, use) ||
+  return op->kind != GPU_KERNEL || gpu_scattered(op, use) ||
          uvm->capacity_blocks == uvm->plain_blocks;
 }
 
@@ -227,12 +186,12 @@ static void collect_use(struct gpu_engine *engine, struct gpu_op *op, uint32_t i
   const struct gpu_use_node *node = &gpu_uses(engine)[index];
   const struct gpu_use *use = &node->use;
   bool wide = is_wide(uvm, op, use);
-  uint32_t end = part_begin(use, op, op->step + 1);
-  uint32_t at = node->step == op->step ? node->at : part_begin(use, op, op->step);
+  uint32_t end = gpu_visits_begin(use, op, op->step + 1);
+  uint32_t at = node->step == op->step ? node->at : gpu_visits_begin(use, op, op->step);
   for (; at < end && !is_full(batch); at++) {
     struct uvm_miss *miss = &batch->misses[batch->count];
-    if (is_present(uvm, op, use, block_of(op, use, at), miss)) continue;
-    if (!add_miss(uvm, batch, wide)) break;
+    if (!is_present(uvm, op, use, at, miss) && !add_miss(uvm, batch, wide)) break;
+    gpu_remote_visit(engine, op, use, at);
   }
   if (node->step == op->step && node->at == at) return;
   checkpoint(engine, op);
@@ -328,6 +287,7 @@ static void compute_step(struct gpu_engine *engine, struct gpu_op *op) {
     uint64_t part_ns = step_part(op, op->duration_ns);
     op->next_ns = uvm->now_ns + part_ns;
     if (op->kind == GPU_KERNEL) uvm->counters.compute_busy_ns += part_ns;
+    gpu_remote_step(engine, op);
     return;
   }
   bool in = op->kind == GPU_COPY_H2D;
@@ -337,6 +297,7 @@ static void compute_step(struct gpu_engine *engine, struct gpu_op *op) {
                     in ? profile->copy_h2d_gbps : profile->copy_d2h_gbps);
   op->wait_at = uvm_link_at(&uvm->links, way_of(op), op->next_ns);
   *(in ? &uvm->counters.h2d_copy_bytes : &uvm->counters.d2h_copy_bytes) += length_bytes;
+  gpu_remote_step(engine, op);
 }
 
 static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks,
@@ -351,6 +312,7 @@ static void start_sweep(struct gpu_engine *engine, const struct gpu_hooks *hooks
     engine->uvm.counters.kernels++;
   else
     engine->uvm.counters.copies++;
+  gpu_remote_start(engine, op);
   op->phase = GPU_PHASE_SWEEP;
   sweep(engine, hooks, op);
 }
@@ -458,7 +420,8 @@ void gpu_head_run(struct gpu_engine *engine, const struct gpu_hooks *hooks,
     run_slice(engine, hooks, op);
     return;
   case GPU_PHASE_STEP_END:
-    if (is_link_copy(op) && waits_on(engine, op, way_of(op))) return;
+    if ((is_link_copy(op) || op->host_blocks != 0) && waits_on(engine, op, way_of(op)))
+      return;
     if (++op->step < op->steps) {
       op->phase = GPU_PHASE_SWEEP;
       op->wait_at = 0;

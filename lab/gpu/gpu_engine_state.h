@@ -58,8 +58,11 @@ struct gpu_op {
   uint64_t length_bytes;
   uint64_t wait_at;     /* end of the transfers it waits for, on their direction's clock */
   uint64_t complete_ns; /* of a prefetch: end of the transfers booked until now */
-  uint64_t bound_ns;    /* least time that it takes */
-  uint64_t ahead_ns;    /* sum of bound_ns in its stream up to and including its own */
+  /* accesses in place of the current step; host_blocks: of all its uses, at its start */
+  double remote_ns, in_bytes, in_link_ns, out_bytes;
+  uint32_t host_blocks;
+  uint64_t bound_ns; /* least time that it takes */
+  uint64_t ahead_ns; /* sum of bound_ns in its stream up to and including its own */
 };
 
 struct gpu_use_node {
@@ -240,6 +243,27 @@ void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
                     uint64_t taken_ns);
 /* Returns whether there is no space for the note of another operation with a cookie. */
 bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
+
+/* gpu_engine_visits.c: an operation's steps visit the blocks of its uses */
+/* Returns whether a kernel may reach any block of the use at any time. */
+bool gpu_scattered(const struct gpu_op *op, const struct gpu_use *use);
+/* Returns how often each block of a use is visited. */
+uint32_t gpu_visits_of(const struct gpu_op *op, const struct gpu_use *use);
+/* Returns the first visit (of a use) of step `step`; step `steps` is the end. */
+uint32_t gpu_visits_begin(const struct gpu_use *use, const struct gpu_op *op,
+                          uint32_t step);
+/* Return the block of a visit, and its pages that the visit touches. */
+uint32_t gpu_block_of(const struct gpu_op *op, const struct gpu_use *use, uint32_t visit);
+uint32_t gpu_pages_of(const struct gpu_op *op, const struct gpu_use *use, uint32_t visit);
+
+/* Accesses in place, on the host: */
+/* Counts the operation's blocks on the host. */
+void gpu_remote_start(struct gpu_engine *engine, struct gpu_op *op);
+/* Adds what the visit accesses in place to the step. */
+void gpu_remote_visit(struct gpu_engine *engine, struct gpu_op *op,
+                      const struct gpu_use *use, uint32_t visit);
+/* Delays the end of the step until its accesses in place have ended. */
+void gpu_remote_step(struct gpu_engine *engine, struct gpu_op *op);
 
 /* gpu_engine_run.c: executes operations */
 uint32_t gpu_server_of(uint32_t kind);

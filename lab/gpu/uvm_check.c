@@ -23,6 +23,9 @@ static int check_block(const struct uvm_block *b) {
   if (chunk_in_use && (b->discard != 0) != (b->list == GPU_LIST_DISCARDED)) return 6;
   if ((b->host_pages & ~b->gpu_pages) != 0) return 10;
   if (b->host_pages != 0 && !(b->flags & UVM_READ_MOSTLY)) return 11;
+  if (b->mapped_ns != 0 && ((b->flags & (UVM_READ_MOSTLY | UVM_PREFERS_GPU)) != 0 ||
+                            b->gpu_pages == UVM_ALL_PAGES || b->data_pages == 0))
+    return 13;
   if (!(b->flags & UVM_LIVE) && (b->list != 0 || b->data_pages != 0 || b->flags != 0))
     return 7;
   return 0;
@@ -62,7 +65,7 @@ int uvm_check(const struct uvm *uvm, const struct gpu_counters *c, uint32_t owne
   if (in_host != uvm->host.held) return 12;
 
   uint64_t came = c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->populated_bytes;
-  uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->clean_bytes +
-                  c->dropped_bytes + c->freed_bytes;
+  uint64_t went = c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_pull_bytes +
+                  c->clean_bytes + c->dropped_bytes + c->freed_bytes;
   return came == went + resident_bytes ? 0 : 9;
 }

@@ -89,6 +89,7 @@ void uvm_drop(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block) {
   b->gpu_pages = b->host_pages = 0;
   b->data_pages = 0;
   b->discard = 0;
+  b->mapped_ns = 0;
   if (uvm->owner_blocks != 0 && block / uvm->owner_blocks != uvm->actor)
     gpu_note_drop(uvm, block);
   else if (hooks && hooks->drop)
@@ -113,6 +114,7 @@ static void evict_used(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   out->host_ns += uvm_host_allocate_ns(uvm, block);
   uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
   b->gpu_pages = b->host_pages = 0;
+  b->mapped_ns = 0;
   uvm->counters.d2h_evict_bytes += uvm_pages_bytes(out->pages);
   uvm->counters.evictions_used++;
 }
@@ -155,6 +157,7 @@ uint64_t uvm_victim_leaves(struct uvm *uvm, const struct uvm_victim *victim,
       &uvm->links, UVM_LINK_OUT, uvm->now_ns, earliest_ns, uvm_pages_bytes(victim->pages),
       uvm_rate(uvm, victim->pages, uvm->profile.copy_d2h_gbps));
   uvm_set_left(uvm, uvm_edit(uvm, victim->block), left_ns);
+  uvm_map_late(uvm, victim->block, left_ns);
   return left_ns;
 }
 

@@ -28,6 +28,9 @@
  * that only the GPU has stay there. So a block departs by the end of its advice, then an
  * ordinary prefetch to the host.
  *
+ * Under ACCESSED_BY a fault on a page of the host maps it and leaves it there: mapped_ns.
+ * uvm_remote.c has the rules and the cost of accesses in place.
+ *
  * Costs, with the constants of the profile (t_x is x_us, bw_x is x_gbps):
  *
  *   Fault batch:  `fault_base + blocks * fault_block + 64 KiB pages * fault_page`
@@ -86,7 +89,8 @@
 #define UVM_CPU_MAPPED 2u
 #define UVM_HOST_ALLOCATED 4u
 #define UVM_READ_MOSTLY 8u
-#define UVM_CPU_READS 64u /* CPU_MAPPED, but only for reading */
+#define UVM_ACCESSED_BY 16u /* by the GPU */
+#define UVM_CPU_READS 64u   /* CPU_MAPPED, but only for reading */
 #define UVM_PREFERS_GPU 128u
 
 struct uvm_block {
@@ -101,6 +105,7 @@ struct uvm_block {
   uint8_t discard;
   uint8_t place;       /* limited host: GPU_IN_HOST, GPU_ON_FLASH, GPU_TO_FLASH */
   uint32_t host_pages; /* subset of gpu_pages that is valid on the host too */
+  uint64_t mapped_ns;  /* the GPU maps the host's pages from then on; 0: it does not */
 };
 
 struct uvm_list {
@@ -140,12 +145,14 @@ struct uvm {
   uint64_t now_ns;
   uint64_t handler_free_ns; /* the serial fault handler */
   struct uvm_locks locks;
+  uint64_t remap_free_ns; /* the driver's queue that maps evicted blocks for the GPU */
   uint64_t blocks_offset; /* of the block table, relative to this struct */
   uint64_t plain_bytes;
   uint32_t block_count;
   uint32_t capacity_blocks;
   uint32_t plain_blocks;
   uint32_t free_blocks;
+  uint32_t in_place; /* 1: some block has been under ACCESSED_BY */
   struct uvm_host host;
   struct uvm_pace pace;
   struct uvm_list lists[UVM_LISTS]; /* [GPU_LIST_NONE] stays empty */
@@ -267,6 +274,34 @@ void uvm_prefetch_out(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t f
 /* `first_slice` pays for the call. */
 void uvm_discard(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t first,
                  uint32_t count, uint32_t kind, bool first_slice, struct gpu_cost *cost);
+
+/* Moves a chunk to the end of UNUSED after its pages were moved or discarded. */
+void uvm_vacate(struct uvm *uvm, uint32_t block);
+/* Returns `pages` as the tree prefetcher completes them inside one block. It considers
+ * only groups with at least one of the pages `around`. */
+uint32_t uvm_complete_groups(uint32_t pages, uint32_t around);
+
+/* uvm_remote.c: reads of the host's memory in place */
+/* Returns the block's pages on the host that the GPU accesses in place now. */
+uint32_t uvm_in_place(const struct uvm *uvm, const struct uvm_block *b);
+/* Returns whether a fault leaves the block's pages on the host and maps them. */
+bool uvm_stays(const struct uvm *uvm, const struct uvm_block *b);
+/* Serves faults on pages that stay on the host, from `earliest_ns`; returns the end. */
+uint64_t uvm_keep(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block,
+                  uint32_t faulted, uint64_t earliest_ns);
+/* Notes that the GPU maps the block's pages on the host from `time_ns`. */
+void uvm_map(struct uvm *uvm, uint32_t block, uint64_t time_ns);
+/* Lets the driver's queue map an evicted block that has left the GPU at `left_ns`. */
+void uvm_map_late(struct uvm *uvm, uint32_t block, uint64_t left_ns);
+/* The cost of accesses in place: time by the GPU's rates, time of the link, and bytes. */
+struct uvm_reach {
+  double ns, link_ns, bytes;
+};
+/* Returns the cost of one row. `range_bytes`: on the host, of the whole operation. */
+struct uvm_reach uvm_row(const struct uvm *uvm, uint32_t row_bytes, double range_bytes,
+                         bool sorted);
+/* Returns the cost for each byte of a sweep. */
+struct uvm_reach uvm_swept(const struct uvm *uvm, double range_bytes);
 
 /* Applies advice to the block at `time_ns`; returns the end. */
 uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,

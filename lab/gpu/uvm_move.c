@@ -14,16 +14,18 @@ uint32_t uvm_touched_pages(uint32_t block, uint32_t pages_per_block) {
   return pages;
 }
 
-/* Returns `pages` as the driver's tree prefetcher completes them inside one block
- * (uvm_perf_prefetch.c). It completes each aligned group with more than 51 % of its pages
- * resident or faulted. Pages that the prefetcher adds do not count toward larger groups. */
-static uint32_t complete_groups(uint32_t pages) {
+/* As the driver's prefetcher (uvm_perf_prefetch.c) completes each aligned group with more
+ * than 51 % of its pages resident or faulted. Pages that it adds do not count toward larger
+ * groups. */
+uint32_t uvm_complete_groups(uint32_t pages, uint32_t around) {
   uint32_t completed = pages;
   for (uint32_t size = 2; size <= GPU_PAGES_PER_BLOCK; size *= 2) {
     uint32_t group = size == 32 ? UVM_ALL_PAGES : (1u << size) - 1;
     for (uint32_t at = 0; at < GPU_PAGES_PER_BLOCK; at += size) {
       uint32_t mask = group << at;
-      if ((uint32_t)__builtin_popcount(pages & mask) * 100 > 51 * size) completed |= mask;
+      if ((around & mask) != 0 &&
+          (uint32_t)__builtin_popcount(pages & mask) * 100 > 51 * size)
+        completed |= mask;
     }
   }
   return completed;
@@ -55,7 +57,8 @@ struct arrival {
   uint32_t populate_pages;
   uint64_t host_ns; /* for eviction and unmapping */
   struct uvm_victim victim;
-  bool remote; /* no chunk is available */
+  uint32_t kept_pages; /* faulted, but mapped on the host under ACCESSED_BY */
+  bool remote;         /* no chunk is available */
 };
 
 /* Returns the CPU work to unmap these pages from the CPU: one walk over the page table
@@ -109,6 +112,7 @@ static void prepare_arrival(struct uvm *uvm, const struct gpu_hooks *hooks, uint
   b->gpu_pages |= missing;
   b->data_pages |= missing;
   if (duplicates) b->host_pages |= out->copy_pages;
+  if (b->gpu_pages == UVM_ALL_PAGES) b->mapped_ns = 0;
   uvm->counters.populated_bytes += uvm_pages_bytes(out->populate_pages);
   uvm_list_refresh(uvm, block);
 }
@@ -145,6 +149,47 @@ static uint64_t written(struct uvm *uvm, uint32_t block, uint32_t pages) {
   return count * uvm_ns(uvm->profile.collapse_page_us);
 }
 
+/* Serves one miss of a batch, without its copies; returns the CPU work. */
+static uint64_t serve(struct uvm *uvm, const struct gpu_hooks *hooks,
+                      const struct uvm_miss *miss, struct arrival *out) {
+  const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
+  uint32_t faulted = miss->pages & ~b->gpu_pages;
+  uint32_t kept = uvm_stays(uvm, b) ? faulted & b->data_pages : 0;
+  uvm->counters.fault_blocks += b->gpu_pages == 0 || faulted == 0;
+  uvm->counters.fault_pages += (uint32_t)__builtin_popcount(faulted);
+  uvm->counters.remote_blocks += kept != 0;
+  if (kept != 0 && kept == faulted) {
+    *out = (struct arrival){
+        .block = miss->block, .victim.block = UVM_NO_BLOCK, .kept_pages = kept};
+    return 0;
+  }
+  faulted &= ~kept;
+  uint32_t pages = b->gpu_pages;
+  if (faulted != 0) pages = uvm_complete_groups(b->gpu_pages | faulted, UVM_ALL_PAGES);
+  prepare_arrival(uvm, hooks, miss->block, pages, out);
+  out->kept_pages = kept & ~uvm_blocks(uvm)[miss->block].gpu_pages;
+  uint64_t copied_bytes = uvm_pages_bytes(out->copy_pages);
+  if (out->remote) {
+    uvm->counters.remote_blocks++;
+    uvm->counters.h2d_remote_bytes += copied_bytes;
+    return out->host_ns;
+  }
+  uvm->counters.h2d_demand_bytes += copied_bytes;
+  uint64_t host_ns = out->host_ns;
+  if (miss->access != GPU_READ) host_ns += written(uvm, miss->block, miss->pages);
+  return host_ns;
+}
+
+/* Returns when the handler begins the batch. An idle handler needs an interrupt; a busy
+ * one finds the faults in its next check. */
+static uint64_t batch_begins(const struct uvm *uvm) {
+  uint64_t wake_ns = uvm_ns(uvm->profile.fault_wake_us);
+  bool idle = uvm->now_ns >= uvm->handler_free_ns + wake_ns;
+  uint64_t begin_ns =
+      idle ? uvm->now_ns + wake_ns : uvm_max(uvm->now_ns, uvm->handler_free_ns);
+  return uvm_max(begin_ns, uvm->locks.write_until_ns);
+}
+
 uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
                          const struct uvm_miss *misses, uint32_t count, bool replayable) {
   const struct uvm_profile *profile = &uvm->profile;
@@ -154,45 +199,31 @@ uint64_t uvm_fault_batch(struct uvm *uvm, const struct gpu_hooks *hooks,
   uint32_t moved_pages = 0;
   next_pace(uvm);
   for (uint32_t i = 0; i < count; i++) {
-    const struct uvm_miss *miss = &misses[i];
-    const struct uvm_block *b = &uvm_blocks(uvm)[miss->block];
-    uint32_t faulted = miss->pages & ~b->gpu_pages;
-    uvm->counters.fault_blocks += b->gpu_pages == 0 || faulted == 0;
-    uint32_t pages = faulted != 0 ? complete_groups(b->gpu_pages | faulted) : b->gpu_pages;
-    prepare_arrival(uvm, hooks, miss->block, pages, &arrivals[i]);
-    host_ns += arrivals[i].host_ns;
+    host_ns += serve(uvm, hooks, &misses[i], &arrivals[i]);
     uint32_t moved = arrivals[i].copy_pages | arrivals[i].populate_pages;
     moved_pages += (uint32_t)__builtin_popcount(moved);
-    uvm->counters.fault_pages += (uint32_t)__builtin_popcount(faulted);
-    uint64_t copied_bytes = uvm_pages_bytes(arrivals[i].copy_pages);
-    if (arrivals[i].remote) {
-      uvm->counters.remote_blocks++;
-      uvm->counters.h2d_remote_bytes += copied_bytes;
-      continue;
-    }
-    uvm->counters.h2d_demand_bytes += copied_bytes;
-    if (miss->access != GPU_READ) host_ns += written(uvm, miss->block, miss->pages);
   }
   host_ns += (uint64_t)((double)moved_pages * profile->fault_page_us * 1000 + 0.5);
   if (!replayable) host_ns += count * uvm_ns(profile->nonreplayable_us);
 
-  /* An idle handler needs an interrupt. A busy one finds the faults in its next check. */
-  uint64_t wake_ns = uvm_ns(profile->fault_wake_us);
-  bool idle = uvm->now_ns >= uvm->handler_free_ns + wake_ns;
-  uint64_t begin_ns =
-      idle ? uvm->now_ns + wake_ns : uvm_max(uvm->now_ns, uvm->handler_free_ns);
-  uint64_t copies_ns = uvm_max(begin_ns, uvm->locks.write_until_ns) + host_ns;
+  uint64_t copies_ns = batch_begins(uvm) + host_ns;
   uint64_t end_ns = copies_ns;
-  for (uint32_t i = 0; i < count; i++)
-    end_ns =
-        uvm_max(end_ns, arrive(uvm, &arrivals[i], copies_ns, profile->prefetch_h2d_gbps));
+  for (uint32_t i = 0; i < count; i++) {
+    const struct arrival *arrival = &arrivals[i];
+    end_ns = uvm_max(end_ns, arrive(uvm, arrival, copies_ns, profile->prefetch_h2d_gbps));
+    if (arrival->kept_pages != 0)
+      end_ns = uvm_max(
+          end_ns, uvm_keep(uvm, hooks, arrival->block, arrival->kept_pages, copies_ns));
+  }
   end_ns += uvm_ns(profile->fault_replay_us);
   for (uint32_t i = 0; i < count; i++) {
     const struct arrival *arrival = &arrivals[i];
-    if (arrival->remote) continue;
+    if (arrival->kept_pages != 0) uvm_map(uvm, arrival->block, end_ns);
+    uint32_t moved = arrival->copy_pages | arrival->populate_pages;
+    if (arrival->remote || (arrival->kept_pages != 0 && moved == 0)) continue;
     uvm_set_ready(uvm, uvm_edit(uvm, arrival->block), end_ns);
     uvm_moves(uvm, hooks, arrival->copy_pages != 0 ? GPU_MOVE_FAULT : GPU_MOVE_FIRST,
-              arrival->block, arrival->copy_pages | arrival->populate_pages, end_ns);
+              arrival->block, moved, end_ns);
   }
   uvm->handler_free_ns = end_ns;
   uvm->locks.read_until_ns = uvm_max(uvm->locks.read_until_ns, end_ns);
@@ -245,8 +276,7 @@ void uvm_prefetch_in(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t fi
   uvm->counters.caller_ns += host_ns - uvm->now_ns;
 }
 
-/* Moves a chunk to the end of UNUSED after its pages were moved or discarded. */
-static void vacate(struct uvm *uvm, uint32_t block) {
+void uvm_vacate(struct uvm *uvm, uint32_t block) {
   const struct uvm_block *b = &uvm_blocks(uvm)[block];
   if (b->list != GPU_LIST_USED && b->list != GPU_LIST_DISCARDED) return;
   uvm_list_remove(uvm, block);
@@ -285,6 +315,7 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
                        uint64_t earliest_ns, uint64_t *copied_bytes) {
   struct uvm_block *b = uvm_edit(uvm, block);
   uint64_t end_ns = earliest_ns;
+  if (b->gpu_pages != 0) b->mapped_ns = 0;
   if (b->discard != 0) uvm_drop(uvm, hooks, block);
   if ((b->flags & UVM_READ_MOSTLY) && b->gpu_pages != 0)
     return copy_ahead(uvm, hooks, block, earliest_ns);
@@ -299,7 +330,8 @@ static uint64_t depart(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t 
   b->data_pages = UVM_ALL_PAGES; /* pages without contents are zeroed on the host */
   b->flags |= UVM_CPU_MAPPED;
   b->flags &= (uint8_t)~UVM_CPU_READS;
-  vacate(uvm, block);
+  uvm_vacate(uvm, block);
+  if (uvm_stays(uvm, b)) uvm_map(uvm, block, end_ns);
   return end_ns;
 }
 
@@ -383,14 +415,15 @@ static bool keep_one(struct uvm *uvm, uint32_t block) {
   if (!(b->flags & UVM_PREFERS_GPU)) {
     uvm->counters.clean_bytes += uvm_pages_bytes(b->host_pages);
     b->gpu_pages &= ~b->host_pages;
-    if (b->gpu_pages == 0) vacate(uvm, block);
+    if (b->gpu_pages == 0) uvm_vacate(uvm, block);
   }
   b->host_pages = 0;
   return true;
 }
 
-uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
-                          uint64_t time_ns) {
+/* Changes the block's flags and copies; returns whether its mappings change, other than by
+ * accesses in place. */
+static bool note_advice(struct uvm *uvm, uint32_t block, uint32_t advice) {
   struct uvm_block *b = uvm_edit(uvm, block);
   bool hinted = (b->flags & UVM_READ_MOSTLY) != 0, changes = false;
   if (advice == GPU_ADVICE_READ_MOSTLY) {
@@ -401,17 +434,34 @@ uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
     b->flags &= (uint8_t)~UVM_READ_MOSTLY;
   } else if (advice == GPU_ADVICE_PREFER_GPU) {
     b->flags |= UVM_PREFERS_GPU;
-  } else {
+  } else if (advice == GPU_ADVICE_PREFER_NONE) {
     b->flags &= (uint8_t)~UVM_PREFERS_GPU;
+  } else if (advice == GPU_ADVICE_ACCESSED_BY) {
+    b->flags |= UVM_ACCESSED_BY;
+    uvm->in_place = 1;
+  } else {
+    b->flags &= (uint8_t)~UVM_ACCESSED_BY; /* what is mapped stays mapped */
   }
-  if (!changes) return time_ns;
+  return changes;
+}
+
+uint64_t uvm_advise_block(struct uvm *uvm, uint32_t block, uint32_t advice,
+                          uint64_t time_ns) {
+  struct uvm_block *b = uvm_edit(uvm, block);
+  bool changes = note_advice(uvm, block, advice);
+  bool unmaps = b->mapped_ns != 0 && (b->flags & (UVM_READ_MOSTLY | UVM_PREFERS_GPU));
+  bool maps = b->mapped_ns == 0 && uvm_stays(uvm, b) && (b->data_pages & ~b->gpu_pages);
+  if (unmaps) b->mapped_ns = 0;
+  if (!changes && !maps && !unmaps) return time_ns;
   time_ns += uvm_ns(uvm->profile.advise_block_us);
+  if (maps) uvm_map(uvm, block, time_ns);
   bool kept_here = advice == GPU_ADVICE_READ_MOSTLY_ENDS && b->gpu_pages != 0 &&
                    (b->flags & UVM_PREFERS_GPU);
   if (kept_here && (b->flags & UVM_CPU_MAPPED)) {
     time_ns += unmap_ns(uvm, b->gpu_pages);
     b->flags &= (uint8_t)~(UVM_CPU_MAPPED | UVM_CPU_READS);
   }
-  if (b->gpu_pages == 0) uvm_set_left(uvm, b, time_ns); /* its chunk is free only then */
+  if (changes && b->gpu_pages == 0)
+    uvm_set_left(uvm, b, time_ns); /* its chunk is free only then */
   return time_ns;
 }

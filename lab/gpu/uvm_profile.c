@@ -208,6 +208,7 @@ int uvm_profile_parse(const char *text, struct uvm_profile *out, char *error,
   for (size_t i = 0; i < KEYS; i++)
     if (keys[i].kind == KIND_HOST)
       *(double *)(void *)((char *)out + keys[i].offset) *= out->host_factor;
+  if (out->remote_gbps == 0) out->remote_gbps = out->copy_h2d_gbps;
   for (uint32_t i = 0; i < out->kernel_count; i++) {
     if (out->kernels[i].gbps < 0) out->kernels[i].gbps = out->kernel_gbps;
     if (out->kernels[i].min_us < 0) out->kernels[i].min_us = out->kernel_min_us;

@@ -51,6 +51,11 @@ struct uvm_profile {
   double duplex_in; /* share of its speed that a direction keeps while both are busy */
   double duplex_out;
   double piece_us; /* for each piece of a block after the first; a piece is a host page */
+  /* reads of the host's memory by kernels (uvm_remote.c) */
+  double remote_gbps; /* aligned reads of 128 bytes, of little memory; 0: copy_h2d_gbps */
+  double remote_us;   /* latency of a read */
+  double remote_walk_ns;   /* an access whose address translation is not cached */
+  double remote_reach_gib; /* memory in 2 MiB host pages whose translations are cached */
   /* unified memory */
   double populate_gbps;
   double host_factor;          /* the parser multiplies all host times below by it */

@@ -26,6 +26,7 @@ static bool use_fits(const struct pump_sim_program *program,
   if (use->range >= program->range_count) return false;
   uint64_t most = program->ranges[use->range].length_bytes;
   return use->length_bytes > 0 && use->offset_bytes < most &&
+         (use->rows == 0 || use->row_bytes > 0) &&
          use->length_bytes <= most - use->offset_bytes;
 }
 
@@ -54,7 +55,8 @@ static bool tables_make_sense(const struct pump_sim_program *program) {
         step->first_use > program->use_count ||
         step->uses > program->use_count - step->first_use)
       return false;
-    bool ranged = step->kind == PUMP_SIM_ALLOC || step->kind == PUMP_SIM_FREE;
+    bool ranged = step->kind == PUMP_SIM_ALLOC || step->kind == PUMP_SIM_FREE ||
+                  step->kind == PUMP_SIM_ADVISE;
     if (ranged && step->range >= program->range_count) return false;
   }
   return program->streams > 0 && program->streams + 1 < PUMP_MAX_STREAMS &&

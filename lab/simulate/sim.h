@@ -26,9 +26,10 @@
 
 /* Kinds of steps that are not operations of the GPU. GPU operations use GPU_KERNEL ...
  * GPU_MEMSET, and GPU_DISCARD in stream order. */
-#define PUMP_SIM_SYNC 32  /* waits for the stream, or for all streams (PUMP_SIM_ALL) */
-#define PUMP_SIM_ALLOC 33 /* allocates `range` */
-#define PUMP_SIM_FREE 34  /* frees `range` after the GPU has executed all issued work */
+#define PUMP_SIM_SYNC 32   /* waits for the stream, or for all streams (PUMP_SIM_ALL) */
+#define PUMP_SIM_ALLOC 33  /* allocates `range` */
+#define PUMP_SIM_FREE 34   /* frees `range` after the GPU has executed all issued work */
+#define PUMP_SIM_ADVISE 35 /* advises `range`: cuMemAdvise; `mark` is a GPU_ADVICE_* */
 #define PUMP_SIM_ALL 0xffffffff
 
 /* Results of pump_sim_run() */
@@ -80,7 +81,7 @@ struct pump_sim_step {
   uint32_t stream; /* from 0, less than `streams` */
   uint32_t first_use;
   uint32_t uses;
-  uint32_t range;     /* ALLOC, FREE: index */
+  uint32_t range;     /* ALLOC, FREE, ADVISE: index */
   uint16_t mark;      /* SYNC: 1 keeps the counters for pump_sim_mark() */
   uint16_t wide;      /* kernels: wide uses, as uvm_wide_uses() returns them */
   uint64_t signature; /* shared by kernels that differ only in addresses; 0: none */
@@ -92,7 +93,11 @@ struct pump_sim_use {
   uint64_t offset_bytes;
   uint64_t length_bytes;
   uint32_t range;
-  uint32_t access; /* PUMP_ACCESS_* */
+  uint32_t access;    /* PUMP_ACCESS_* */
+  uint64_t rows;      /* kernels: touched rows of the use's blocks; 0: everything */
+  uint32_t row_bytes; /* of each row */
+  uint16_t sorted;    /* 1: rows are reached in the order of their addresses */
+  uint16_t pages;     /* kernels: touched 64 KiB pages of each block; 0: all */
 };
 
 /* A range for its whole lifetime; its blocks of the arena begin at first_block. */

@@ -26,6 +26,12 @@ static void touch(struct pump_sim *sim, const struct pump_sim_use *use, uint64_t
     sim->last_use_seq[use->range * PUMP_RANGE_EIGHTHS + i] = seq;
 }
 
+/* Only what is overwritten as a whole is not read. */
+static uint16_t access_of(const struct pump_sim_use *use) {
+  if (use->access == PUMP_ACCESS_READ) return GPU_READ;
+  return use->access == PUMP_ACCESS_OVERWRITE ? GPU_WRITE : GPU_READ | GPU_WRITE;
+}
+
 /* Converts the step's uses to blocks; a discard includes only whole blocks. */
 static uint32_t convert_uses(struct pump_sim *sim, const struct pump_sim_step *step,
                              uint64_t *touched_bytes) {
@@ -41,11 +47,15 @@ static uint32_t convert_uses(struct pump_sim *sim, const struct pump_sim_step *s
     if (step->seq != 0) touch(sim, use, step->seq);
     *touched_bytes += use->length_bytes;
     if (end_block <= begin_block) continue;
-    uint16_t wide = uvm_wide_use(step->wide, i) ? GPU_WIDE : 0;
+    uint16_t marks = uvm_wide_use(step->wide, i) ? GPU_WIDE : 0;
+    if (use->sorted != 0) marks |= GPU_SORTED;
     sim->scratch_uses[count++] = (struct gpu_use){
         .first_block = sim->program.ranges[use->range].first_block + (uint32_t)begin_block,
         .block_count = (uint32_t)(end_block - begin_block),
-        .access = (use->access == PUMP_ACCESS_READ ? GPU_READ : GPU_WRITE) | wide};
+        .pages_per_block = use->pages,
+        .access = access_of(use) | marks,
+        .rows = use->rows,
+        .row_bytes = use->row_bytes};
   }
   return count;
 }
@@ -209,6 +219,19 @@ static void release(struct pump_sim *sim, const struct pump_sim_step *step) {
   sim->program_ns = sim_most(sim->now_ns, cost.complete_ns);
 }
 
+static void advise(struct pump_sim *sim, const struct pump_sim_step *step) {
+  const struct pump_sim_range *range = &sim->program.ranges[step->range];
+  struct gpu_cost cost;
+  if (gpu_advise(sim->engine, sim->now_ns, &sim->hooks, range->first_block,
+                 (uint32_t)(range->length_bytes / GPU_BLOCK_BYTES), step->mark,
+                 &cost) != GPU_OK) {
+    fail(sim);
+    return;
+  }
+  next_step(sim);
+  sim->program_ns = sim_most(sim->now_ns, cost.caller_free_ns);
+}
+
 /* ---- step by step ------------------------------------------------------------------ */
 
 static void do_step(struct pump_sim *sim) {
@@ -222,6 +245,9 @@ static void do_step(struct pump_sim *sim) {
     return;
   case PUMP_SIM_FREE:
     release(sim, step);
+    return;
+  case PUMP_SIM_ADVISE:
+    advise(sim, step);
     return;
   default:
     issue(sim, step);

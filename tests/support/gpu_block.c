@@ -10,9 +10,13 @@ struct block_info {
   uint32_t host_pages; /* bit per page of gpu_pages that is also valid on the host */
   uint64_t ready_ns;   /* end of the last arrival, by the inward clock */
   uint64_t left_ns;    /* end of the last departure, by the outward clock */
+  uint64_t mapped_ns;  /* the GPU maps the host's pages from then on; 0: it does not */
 };
 void block_info_get(const struct gpu_engine *engine, uint32_t block,
                     struct block_info *out);
+/* Removes the GPU's mappings of the block's pages on the host. A driver may lack them for
+ * some time, or if it could not create them. */
+void block_unmapped(struct gpu_engine *engine, uint32_t block);
 /* cffi: end */
 
 void block_info_get(const struct gpu_engine *engine, uint32_t block,
@@ -26,5 +30,10 @@ void block_info_get(const struct gpu_engine *engine, uint32_t block,
       .host_pages = b->host_pages,
       .ready_ns = b->ready_at,
       .left_ns = b->left_at,
+      .mapped_ns = b->mapped_ns,
   };
+}
+
+void block_unmapped(struct gpu_engine *engine, uint32_t block) {
+  uvm_edit(&engine->uvm, block)->mapped_ns = 0;
 }

@@ -22,7 +22,15 @@ ELSEWHERE = {
     "pump-cuda-VERSION.md",  # a file of a release
     *("uvm_va_block.c", "uvm_migrate.c", "uvm_pmm_gpu.c", "uvm_pmm_gpu.h", "uvm_pmm_sysmem.h"),
     *("uvm_gpu_replayable_faults.c", "uvm_gpu_non_replayable_faults.c", "uvm_gpu_isr.c"),
-    *("uvm_perf_prefetch.c", "uvm_policy.c", "uvm_hmm.c", "uvm.h", "uvm_ioctl.h", "cuda.h"),
+    *(
+        "uvm_perf_prefetch.c",
+        "uvm_policy.c",
+        "uvm_va_range.c",
+        "uvm_hmm.c",
+        "uvm.h",
+        "uvm_ioctl.h",
+        "cuda.h",
+    ),
     *("kern_mem_sys_ctrl.c", "phys_mem_allocator.c", "src/ucm/cuda/cudamem.c"),
 }
 

@@ -259,7 +259,7 @@ class Machines:
         self._factors = factors or {}
         text = inputs.text(str(FOLDER / "machines.toml"))
         self._lists: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
-        self._profiles: dict[tuple[float, str], profiles.Profile] = {}
+        self._profiles: dict[tuple[float, float, str], profiles.Profile] = {}
 
     def of(self, figure: Figure, host: str | None = None) -> Machine:
         """Returns the machine of a figure. `host`: replaces the host that card and link imply.
@@ -278,7 +278,7 @@ class Machines:
         memory_bytes = figure.parameters.get("memory") or (gib and int(gib * USABLE * (1 << 30)))
         gbps = _named(card, r"([\d.]+) ?GB/s") or known.get("gbps")
         host = host or (self._first("host", f"{card}; {link}") or {})["name"]
-        profile = self._profile(rate, str(host))
+        profile = self._profile(rate, known.get("remote_gbps", 0.0), str(host))
         return Machine(
             profile,
             memory_bytes,
@@ -295,17 +295,20 @@ class Machines:
         generation = self._first("link", link)
         return generation["gbps"] if generation else _named(link, r"([\d.]+) ?GB/s")
 
-    def _profile(self, rate: float, host: str) -> profiles.Profile:
-        """Returns the profile on a host, with all rates of the link changed in proportion."""
-        if (rate, host) not in self._profiles:
+    def _profile(self, rate: float, remote_gbps: float, host: str) -> profiles.Profile:
+        """Returns the profile on a host, with all rates of the link changed in proportion.
+        `remote_gbps`: replaces the rate of reads in place, unless 0."""
+        if (rate, remote_gbps, host) not in self._profiles:
             base = profiles.load(f"{PROFILE}@{host}")
             copies = float(base.values["link.copy_h2d_gbps"])
             keys = [k for k in base.values if k.startswith("link.") and k.endswith("_gbps")]
             changes = {key: str(float(base.values[key]) * rate / copies) for key in keys}
+            if remote_gbps:
+                changes["link.remote_gbps"] = str(remote_gbps)
             for key, factor in self._factors.items():
                 changes[key] = str(float(base.values[key]) * factor)
-            self._profiles[rate, host] = base.changed(changes)
-        return self._profiles[rate, host]
+            self._profiles[rate, remote_gbps, host] = base.changed(changes)
+        return self._profiles[rate, remote_gbps, host]
 
 
 def _named(text: str, pattern: str) -> float | None:

@@ -95,6 +95,9 @@ class Card:
             (use[0], use[1], sum(use[2:]), lib.GPU_WIDE if number in wide else 0, 0)
             for number, use in enumerate(uses)
         ]
+        self._submit(kind, stream, rows, **fields)
+
+    def _submit(self, kind: int, stream: int, rows: list[Any], **fields: int) -> None:
         array = ffi.new("struct gpu_use[]", rows)
         operation = ffi.new("struct gpu_operation *", {"kind": kind, **fields})
         operation.use_count, operation.uses = len(rows), array
@@ -111,6 +114,20 @@ class Card:
         wide: Container[int] = (),
     ) -> None:
         self.submit(lib.GPU_KERNEL, stream, uses, wide, duration_ns=round(compute_s * 1e9))
+
+    def read(self, array: Array, row_bytes: int, rows: int, *, ascending: bool) -> None:
+        """Adds a kernel that reads an array, or `rows` rows of it at random or in order."""
+        access = lib.GPU_READ | (lib.GPU_SORTED if ascending else 0)
+        use = {"first_block": array[0], "block_count": array[1], "access": access,
+               "rows": rows, "row_bytes": row_bytes}  # fmt: skip
+        self._submit(lib.GPU_KERNEL, 0, [use])
+
+    def advise(self, array: Array, advice: int) -> None:
+        """Carries out a call of cuMemAdvise."""
+        cost = ffi.new("struct gpu_cost *")
+        call = self._engine, self.now, ffi.NULL, *array, advice, cost
+        assert lib.gpu_advise(*call) == lib.GPU_OK
+        lib.gpu_advance(self._engine, cost.caller_free_ns, ffi.NULL)
 
     def prefetch(self, array: Array, *, to_host: bool) -> float:
         """Carries out a prefetch call; returns the seconds that the call takes."""
@@ -367,6 +384,19 @@ def duplex(machine: Machine, figure: Figure) -> float:
     return length / alone_s if what == "alone" else alone_s / copy_s(beside=True)
 
 
+def remote(machine: Machine, figure: Figure) -> float:
+    """Measures a kernel that reads an array, or rows of it, in place on the host."""
+    parameters = figure.parameters
+    array = (0, blocks_of(parameters["bytes"]))
+    card = Card(machine, array[1], array[1])
+    card.make(array, "cpu")
+    card.advise(array, lib.GPU_ADVICE_ACCESSED_BY)
+    began = card.run()
+    row_bytes, rows = parameters.get("row", 0), parameters.get("rows", 0)
+    card.read(array, row_bytes, rows, ascending=parameters.get("order") == "sorted")
+    return float((row_bytes * rows or array[1] * BLOCK) / ((card.run() - began) / 1e9))
+
+
 # ---- the kinds ----------------------------------------------------------------------
 
 _ANY: Parsers = {"memory": size}
@@ -419,12 +449,23 @@ KINDS: dict[str, Kind] = {
         (),
         {"in_alone": "rate", "out_alone": "rate", "in_share": "number", "out_share": "number"},
     ),
+    "remote": Kind(
+        {
+            **_ANY,
+            "bytes": size,
+            **dict.fromkeys(("row", "rows"), count(1 << 28)),
+            "order": one_of("sorted", "random"),
+        },
+        ("bytes",),
+        {"rate": "rate"},
+    ),
 }
 
 
 def measure(machine: Machine, figure: Figure) -> float:
     """Returns the model's value of a figure, in the figure's dimension."""
-    own = {"prefetch_in": prefetch, "prefetch_out": prefetch, "batch": batch, "duplex": duplex}
+    own = {"prefetch_in": prefetch, "prefetch_out": prefetch, "batch": batch, "duplex": duplex,
+           "remote": remote}  # fmt: skip
     try:
         return own.get(figure.columns["kind"], passes)(machine, figure)
     except ZeroDivisionError:

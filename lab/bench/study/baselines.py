@@ -44,7 +44,7 @@ class Unbounded:
         """Queues the newly issued steps. All steps before `issued` are in the model."""
         self._model = model
         for seq, begin, count in self._steps[self._told : issued]:
-            for offset, length, index, _ in self._uses[begin : begin + count] if seq else ():
+            for offset, length, index, *_ in self._uses[begin : begin + count] if seq else ():
                 blocks = model.blocks_of(self._slots[index])
                 if blocks is not None:
                     part = blocks[offset // BLOCK_BYTES : -(-(offset + length) // BLOCK_BYTES)]

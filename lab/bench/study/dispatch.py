@@ -132,7 +132,7 @@ def _uses(program: Program, iterations: Iterations) -> dict[int, Blocks]:
     for number, step in enumerate(program.steps[iterations.first :][: iterations.steps].tolist()):
         if step[3] == 0:
             continue
-        for offset, length, index, _ in uses[step[6] : step[6] + step[7]]:
+        for offset, length, index, *_ in uses[step[6] : step[6] + step[7]]:
             first = firsts[index] + offset // BLOCK_BYTES
             for block in range(first, firsts[index] - (-(offset + length) // BLOCK_BYTES)):
                 found.setdefault(block, []).append(number)

@@ -101,7 +101,7 @@ def iteration_of(program: Program) -> Iteration:
     uses = program.uses.tolist()
     used: dict[Span, list[tuple[int, bool]]] = {}
     for kernel, i in enumerate(kernel_steps):
-        for offset, length, index, access in uses[rows[i][6] : rows[i][6] + rows[i][7]]:
+        for offset, length, index, access, *_ in uses[rows[i][6] : rows[i][6] + rows[i][7]]:
             needs = access != form.OVERWRITE
             used.setdefault((index, offset, length), []).append((kernel, needs))
     count = len(kernel_steps)

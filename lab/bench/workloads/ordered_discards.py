@@ -97,11 +97,14 @@ def with_discards(program: Program, empty: Mapping[int, list[Span]], least: int)
     firsts = program.ranges["first_block"].tolist()
     stays = deaths.lasting(used, empty, firsts, program.blocks, least)
     discards = np.zeros(len(stays), form.STEP)
-    dead: list[tuple[int, int, int, int]] = []
+    dead: list[tuple[int, ...]] = []
     for step, operation in zip(discards, sorted(stays), strict=True):
         step["kind"], step["stream"] = form.DISCARD, steps[numbers[operation]]["stream"]
         step["first_use"], step["uses"] = len(uses) + len(dead), len(stays[operation])
-        dead += [(offset, length, i, form.OVERWRITE) for i, offset, length in stays[operation]]
+        dead += [
+            (offset, length, i, form.OVERWRITE, 0, 0, 0, 0)
+            for i, offset, length in stays[operation]
+        ]
     behind = [int(numbers[operation]) + 1 for operation in sorted(stays)]
     return replace(
         program,

@@ -72,6 +72,8 @@ static const struct {
     COUNTER(d2h_prefetch_bytes),
     COUNTER(d2h_ahead_bytes),
     COUNTER(d2h_copy_bytes),
+    COUNTER(d2h_remote_bytes),
+    COUNTER(d2h_pull_bytes),
     COUNTER(populated_bytes),
     COUNTER(dropped_bytes),
     COUNTER(freed_bytes),
@@ -117,7 +119,8 @@ static void put_totals(FILE *file, const struct gpu_counters *c, uint64_t peak_b
       c->h2d_demand_bytes + c->h2d_prefetch_bytes + c->h2d_copy_bytes + c->h2d_remote_bytes,
       ", ");
   put(file, "d2h_bytes",
-      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_ahead_bytes + c->d2h_copy_bytes,
+      c->d2h_evict_bytes + c->d2h_prefetch_bytes + c->d2h_ahead_bytes + c->d2h_copy_bytes +
+          c->d2h_remote_bytes + c->d2h_pull_bytes,
       ", ");
   put(file, "evictions", c->evictions_used + c->evictions_unused + c->evictions_discarded,
       ",\n  ");

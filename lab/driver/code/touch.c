@@ -36,7 +36,9 @@
  *                               const unsigned block[3]);
  *
  * Parts may overlap and come in any order. They are sorted and become one use for each
- * block with its 64 KiB pages, or one for adjacent blocks that are touched as a whole. */
+ * block with its 64 KiB pages, or one for adjacent blocks that are touched as a whole.
+ * Parts of up to 64 KiB are rows: where the GPU reads the host's memory in place, only
+ * their bytes count, each time that they are reported. */
 #include <stdlib.h>
 
 #include "code.h"
@@ -118,32 +120,53 @@ static bool make_room(struct collector *out) {
   return true;
 }
 
-/* Adds pages of a block; blocks ascend, and a block may come several times in a row. */
-static void add_pages(struct collector *out, uint32_t block, uint32_t pages) {
+/* Adds a row to those of a use, or, with 0 bytes, touches all of its pages. */
+static void add_row(struct gpu_use *use, uint32_t row_bytes) {
+  if (use->row_bytes == 0 || row_bytes == 0) {
+    use->row_bytes = 0;
+    use->rows = 0;
+    return;
+  }
+  uint64_t length_bytes = use->rows * use->row_bytes + row_bytes;
+  use->rows++;
+  use->row_bytes = (uint32_t)((length_bytes + use->rows - 1) / use->rows);
+}
+
+/* Adds pages of a block; blocks ascend, and a block may come several times in a row.
+ * `row_bytes`: of a row in these pages; 0 for all of them. */
+static void add_pages(struct collector *out, uint32_t block, uint32_t pages,
+                      uint32_t row_bytes) {
   struct gpu_use *last = out->count > out->begin ? &out->uses[out->count - 1] : NULL;
   if (last != NULL && block < last->first_block + last->block_count) {
-    if (last->block_count == 1) last->pages |= pages; /* else all are touched already */
+    if (last->block_count > 1) return; /* all are touched already */
+    last->pages |= pages;
+    add_row(last, row_bytes);
     return;
   }
   /* A whole block extends the run before it, if that run has only whole blocks. */
   if (last != NULL && pages == ALL_PAGES && last->pages == ALL_PAGES &&
-      block == last->first_block + last->block_count) {
+      last->row_bytes == 0 && block == last->first_block + last->block_count) {
     last->block_count++;
     return;
   }
   if (!make_room(out)) return;
-  out->uses[out->count++] = (struct gpu_use){
-      .first_block = block, .block_count = 1, .access = out->access, .pages = pages};
+  out->uses[out->count++] = (struct gpu_use){.first_block = block,
+                                             .block_count = 1,
+                                             .access = out->access,
+                                             .pages = pages,
+                                             .rows = row_bytes != 0,
+                                             .row_bytes = row_bytes};
 }
 
 static void add_part(struct collector *out, const struct vd_memory *memory, uint64_t from,
                      uint64_t to) {
+  uint32_t row_bytes = to - from <= PAGE_BYTES ? (uint32_t)(to - from) : 0;
   while (from < to && !out->failed) {
     uint64_t block_end = (from / GPU_BLOCK_BYTES + 1) * GPU_BLOCK_BYTES;
     uint64_t end = to < block_end ? to : block_end;
     uint64_t first = from % GPU_BLOCK_BYTES / PAGE_BYTES;
     uint64_t last = (end - 1) % GPU_BLOCK_BYTES / PAGE_BYTES;
-    add_pages(out, vd_memory_block(memory, from), pages_between(first, last));
+    add_pages(out, vd_memory_block(memory, from), pages_between(first, last), row_bytes);
     from = end;
   }
 }

@@ -1,9 +1,10 @@
 /* managed.c - the program's hints on managed memory: prefetch, discard, advice.
  *
  * Each hint becomes a call of the model, and its caller is busy as long as with a real
- * driver. The model knows two kinds of advice: READ_MOSTLY, per block, and whether the
- * GPU is preferred. Other advice is stored and returned, but has no effect. Duplicates
- * exist only in the model's state of a block; its bytes are never stored twice. */
+ * driver. The model knows three kinds of advice, per block: READ_MOSTLY, whether the GPU
+ * is preferred, and whether it accesses memory of the host in place. Other advice is
+ * stored and returned, but has no effect. Duplicates exist only in the model's state of a
+ * block; its bytes are never stored twice. */
 #include <string.h>
 
 #include "memory.h"
@@ -218,6 +219,17 @@ static void advise_locked(uint32_t first, uint32_t count, uint32_t advice) {
     vd_pay_locked(begun, &cost);
 }
 
+/* The attribute of the whole allocation says what was advised last. */
+static void accessed_by_locked(struct vd_memory *memory, uint32_t first, uint32_t count,
+                               CUmemLocation location, bool set) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    memory->accessed_by_host = set;
+    return;
+  }
+  memory->accessed_by_gpu = set;
+  advise_locked(first, count, set ? GPU_ADVICE_ACCESSED_BY : GPU_ADVICE_ACCESSED_BY_ENDS);
+}
+
 CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
                            CUmemLocation location) {
   if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
@@ -250,9 +262,8 @@ CUresult vd_cuMemAdvise_v2(CUdeviceptr address, size_t length_bytes, int advice,
       advise_locked(first, count, GPU_ADVICE_PREFER_NONE);
       break;
     default: /* set or unset ACCESSED_BY, for the GPU or the CPU */
-      *(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? &memory->accessed_by_gpu
-                                                     : &memory->accessed_by_host) =
-          advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
+      accessed_by_locked(memory, first, count, location,
+                         advice == CU_MEM_ADVISE_SET_ACCESSED_BY);
       break;
     }
   }

@@ -89,6 +89,10 @@ ADDED: dict[str, Value] = {
     "uvm.fault_wake_us": 0.0,
     "uvm.cpu_unmap_page_us": 0.0,
     "link.piece_us": 0.0,
+    "link.remote_gbps": 0.0,
+    "link.remote_us": 1.3,
+    "link.remote_walk_ns": 40.0,
+    "link.remote_reach_gib": 3.9,
     "uvm.host_page_kib": 2048.0,
     "uvm.host_page_us": 0.0,
 }

@@ -25,6 +25,7 @@ DISCARD: Final[int] = lib.GPU_DISCARD
 SYNC: Final[int] = lib.PUMP_SIM_SYNC
 ALLOC: Final[int] = lib.PUMP_SIM_ALLOC
 FREE: Final[int] = lib.PUMP_SIM_FREE
+ADVISE: Final[int] = lib.PUMP_SIM_ADVISE
 ALL_STREAMS: Final[int] = lib.PUMP_SIM_ALL
 OPERATIONS: Final = (KERNEL, COPY_H2D, COPY_D2H, COPY_LOCAL, MEMSET)
 
@@ -49,6 +50,10 @@ USE: Final = np.dtype(
         ("length_bytes", np.uint64),
         ("range", np.uint32),
         ("access", np.uint32),
+        ("rows", np.uint64),
+        ("row_bytes", np.uint32),
+        ("sorted", np.uint16),
+        ("pages", np.uint16),
     ]
 )
 RANGE: Final = np.dtype(
@@ -65,8 +70,10 @@ for _dtype, _struct in ((STEP, "step"), (USE, "use"), (RANGE, "range")):
         raise ImportError(f"struct pump_sim_{_struct} does not match its dtype")
 
 Table = NDArray[Any]
-Use = tuple[int, int, int, int]
-"""(range, offset_bytes, length_bytes, access)."""
+Use = tuple[int, int, int, int] | tuple[int, int, int, int, int, int, int, int]
+"""(range, offset_bytes, length_bytes, access), and for sparse kernels also (rows, row_bytes,
+sorted, pages). `rows`: touched rows of the use. `sorted`: 1 if in ascending order. `pages`: touched
+64 KiB pages of each block instead of all. 0: unknown."""
 
 
 class ProgramError(ValueError):
@@ -182,7 +189,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, ...]] = []
-        self._uses: list[tuple[int, int, int, int]] = []
+        self._uses: list[tuple[int, ...]] = []
         self._seq = 0
 
     @property
@@ -224,6 +231,11 @@ class Builder:
         """Adds the allocation of range `index`, host_ns after the previous step."""
         self._steps.append((host_ns, 0, 0, 0, ALLOC, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
 
+    def advise(self, index: int, advice: int) -> None:
+        """Adds advice (GPU_ADVICE_*) on range `index`: a call of cuMemAdvise."""
+        place = len(self._uses)
+        self._steps.append((0, 0, 0, 0, ADVISE, 0, place, 0, index, advice, 0, 0, 0, 0))
+
     def free(self, index: int, host_ns: int = 0) -> None:
         """Adds the free of range `index`, host_ns after the previous step."""
         self._steps.append((host_ns, 0, 0, 0, FREE, 0, len(self._uses), 0, index, 0, 0, 0, 0, 0))
@@ -240,7 +252,10 @@ class Builder:
         dropped: int = 0,
     ) -> None:
         first = len(self._uses)
-        self._uses.extend((offset, length, index, access) for index, offset, length, access in uses)
+        self._uses.extend(
+            (offset, length, index, access, *(rows or (0, 0, 0, 0)))
+            for index, offset, length, access, *rows in uses
+        )
         count = len(self._uses) - first
         self._steps.append(
             (*figures, kind, stream, first, count, 0, 0, wide, signature, dropped, 0)

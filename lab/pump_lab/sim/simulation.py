@@ -167,8 +167,9 @@ class Stretch:
 
     @property
     def d2h_bytes(self) -> int:
-        """Returns the bytes to the host: the driver's evictions, prefetches, copies."""
-        names = ("evict", "prefetch", "ahead", "copy")
+        """Returns the bytes to the host: the driver's evictions, prefetches, copies, remote
+        writes."""
+        names = ("evict", "prefetch", "ahead", "copy", "remote", "pull")
         return sum(self.counters[f"d2h_{name}_bytes"] for name in names)
 
 

@@ -46,13 +46,13 @@ class _Spans:
 
     def outer(self, use: tuple[int, int, int, int]) -> range:
         """Returns all blocks that a use reaches."""
-        offset, length, index, _ = use
+        offset, length, index, *_ = use
         first = self._first[index]
         return range(first + offset // BLOCK_BYTES, first - (-(offset + length) // BLOCK_BYTES))
 
     def inner(self, use: tuple[int, int, int, int]) -> range:
         """Returns the blocks that a use fills; the last block of a range ends with the range."""
-        offset, length, index, _ = use
+        offset, length, index, *_ = use
         first, stop = self._first[index], offset + length
         end = first + stop // BLOCK_BYTES
         if stop % BLOCK_BYTES and stop >= self._length_bytes[index] - BLOCK_BYTES:

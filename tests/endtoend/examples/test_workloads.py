@@ -16,6 +16,7 @@ from places import ROOT
 
 SWEEP = ["cyclic_sweep.py", "--buffers=12", "--buffer-mib=4", "--iterations=4"]
 GATHER = ["irregular_gather.py", "--table-mib=48", "--rows=32", "--launches=8", "--iterations=4"]
+BAGS = ["embedding_bags.py", "--tables=3", "--table-mib=16", "--bags=16", "--iterations=4"]
 BLOCK = 2 << 20
 
 
@@ -49,7 +50,7 @@ def run(
     return json.loads(result.read_text()), json.loads(report.read_text())
 
 
-@pytest.mark.parametrize("words", [SWEEP, GATHER])
+@pytest.mark.parametrize("words", [SWEEP, GATHER, BAGS])
 def test_a_workload_gives_the_same_bits_under_every_policy(
     host_kernels: Path, tmp_path: Path, words: list[str]
 ) -> None:
@@ -84,3 +85,19 @@ def test_a_program_that_waits_for_each_launch_ends_with_the_same_bits(
     waits = [*SWEEP, "--sync-every-step=launch"]
     found, _ = run((host_kernels, tmp_path), waits, 32, "compute", "window")
     assert found["result_sha256"] == plain["result_sha256"]
+
+
+def test_tables_that_are_read_in_place_give_the_same_bits_and_move_only_rows(
+    host_kernels: Path, tmp_path: Path
+) -> None:
+    place = host_kernels, tmp_path
+    plain, _ = run(place, BAGS, 256, "compute", "")
+    words = [*BAGS, "--managed", "--read-in-place"]
+    found, report = run(place, words, 32, "compute", "")
+    assert found["result_sha256"] == plain["result_sha256"]
+    counters = report["counters"]
+    assert counters["h2d_demand_bytes"] < 4 * MIB, "ids, sums and what was written last stay"
+    rows_bytes = 3 * 4 * 16 * 20 * 256
+    assert 0.2 * rows_bytes < counters["h2d_remote_bytes"] < 0.8 * rows_bytes
+    _, naive = run(place, [*BAGS, "--managed"], 32, "compute", "")
+    assert naive["counters"]["h2d_demand_bytes"] > 16 * MIB

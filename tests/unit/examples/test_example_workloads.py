@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import cyclic_sweep
+import embedding_bags
 import host_build
 import irregular_gather
 import numpy as np
@@ -113,7 +114,7 @@ def test_a_workload_waits_as_often_as_sync_every_step_says(step, expected):
     assert found["launches"] == 4
 
 
-@pytest.mark.parametrize("module", [cyclic_sweep, irregular_gather])
+@pytest.mark.parametrize("module", [cyclic_sweep, irregular_gather, embedding_bags])
 def test_sync_every_step_alone_means_each_iteration(module):
     assert module.parse([]).sync_every_step is None
     assert module.parse(["--sync-every-step"]).sync_every_step == "iteration"
@@ -132,6 +133,33 @@ def test_each_launch_of_the_gather_gets_its_own_rows_and_all_lie_in_the_table():
     assert 0 <= min(index) <= max(index) < 1024
     assert len({tuple(index[at : at + 8]) for at in range(0, len(index), 8)}) == 36
     assert index == irregular_gather.indices(options)
+
+
+def test_ids_of_bags_lie_in_their_table_and_are_the_same_in_every_run():
+    options = embedding_bags.parse(["--tables=2", "--table-mib=1", "--bags=32", "--zipf=1"])
+    found = embedding_bags.ids(options)
+    assert len(found) == 2 * options.iterations * 32 * 20
+    assert 0 <= min(found) <= max(found) < 4096
+    assert found == embedding_bags.ids(options)
+
+
+@pytest.mark.parametrize("exponent", [0.75, 1, 1.2])
+def test_ids_by_heat_have_zipfs_frequencies_and_hashed_ones_are_the_same_rows_elsewhere(exponent):
+    words = ["--table-mib=1", f"--zipf={exponent}", "--bags=1000", "--ids=60"]
+    words += ["--iterations=3", "--tables=1"]
+    counts = np.bincount(embedding_bags.ids(embedding_bags.parse([*words, "--by-heat"])))
+    frequency = np.arange(1, 4097) ** -float(exponent)
+    hottest = counts[:64].sum() / counts.sum()
+    assert hottest == pytest.approx(frequency[:64].sum() / frequency.sum(), abs=0.06)
+    hashed = np.bincount(embedding_bags.ids(embedding_bags.parse(words)))
+    assert sorted(hashed[hashed > 0]) == sorted(counts[counts > 0])
+    assert hashed[:64].sum() < 0.5 * counts[:64].sum()
+
+
+def test_uniform_ids_reach_the_whole_table():
+    options = embedding_bags.parse(["--table-mib=4", "--tables=1", "--bags=1000"])
+    counts = np.bincount(embedding_bags.ids(options), minlength=16384)
+    assert counts.std() == pytest.approx(counts.mean() ** 0.5, rel=0.1), "a Poisson distribution"
 
 
 def test_indices_reach_the_whole_table():
@@ -153,6 +181,12 @@ def test_indices_reach_the_whole_table():
         (irregular_gather, ["--row-bytes", "1000"], "--row-bytes is 1000"),
         (irregular_gather, ["--rows", "0"], "--rows is 0"),
         (irregular_gather, ["--launches", "0"], "--launches is 0"),
+        (embedding_bags, ["--tables", "0"], "--tables is 0"),
+        (embedding_bags, ["--table-mib", "9000"], "--table-mib is 9000"),
+        (embedding_bags, ["--row-bytes", "1000"], "--row-bytes is 1000"),
+        (embedding_bags, ["--bags", "6000"], "--bags times --ids"),
+        (embedding_bags, ["--zipf", "-1"], "--zipf is -1"),
+        (embedding_bags, ["--read-in-place"], "--read-in-place needs --managed"),
     ],
 )
 def test_a_bad_option_is_named_and_ends_with_status_2(module, options, named, capsys):
@@ -170,6 +204,11 @@ def test_a_bad_option_is_named_and_ends_with_status_2(module, options, named, ca
             "irregular_gather.py",
             ["--table-mib=8", "--rows=4", "--launches=5", "--iterations=6"],
             (8 << 20) + 4 * 4096 + 4 * 4 * 30,
+        ),
+        (
+            "embedding_bags.py",
+            ["--tables=2", "--table-mib=8", "--bags=4", "--ids=3", "--iterations=6"],
+            2 * (8 << 20) + 2 * 4 * 256 + 2 * 6 * 4 * 3 * 4,
         ),
     ],
 )

@@ -177,6 +177,32 @@ def read_mostly(advice: str) -> Any:
     }
 
 
+def accessed_by(advice: str) -> Any:
+    """Adds to managed memory on the host, after this advice. Returns whether it is right, and the
+    attribute."""
+    gpu = Gpu()
+    size = 16 * MIB
+    device, host = cu.CUmemLocation(), cu.CUmemLocation()
+    device.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    host.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+    first, second, out = (
+        gpu.array(np.full(size // 4, value, np.float32), managed=True) for value in (1, 2, 0)
+    )
+    for address in (first, second, out):
+        ask(cu.cuMemPrefetchAsync(address, size, host, 0, gpu.stream))
+        gpu.sync()
+        for number in advice.split():
+            ask(cu.cuMemAdvise(address, size, cu.CUmem_advise(int(number)), device))
+    part = 1 << 20  # threads of a launch
+    gpu.launch("add", (first, second, out, part), ADD)
+    gpu.sync()
+    name = cu.CUmem_range_attribute.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY
+    return {
+        "right": bool(np.all(gpu.read(out, part) == 3)),
+        "accessed_by": [int(one) for one in ask(cu.cuMemRangeGetAttribute(4, name, first, size))],
+    }
+
+
 def duplicates() -> Any:
     """Adds buffers that do not fit, under READ_MOSTLY, and writes a part of the last one in each
     round. Returns the number of wrong values."""

@@ -165,6 +165,23 @@ def test_under_read_mostly_a_prefetch_to_the_host_frees_nothing(advice: str, lef
 
 
 @needs_bindings_of_13
+@pytest.mark.parametrize(("advice", "accessed_by"), [("5", 0), ("5 6", -2), ("", -2), ("6", -2)])
+def test_memory_under_accessed_by_is_read_and_written_where_it_lies(
+    advice: str, accessed_by: int
+) -> None:
+    """The end of the advice removes no mapping: then, too, the kernel moves nothing."""
+    outcome = run("accessed_by", advice, mode="compute")
+    assert outcome.found == {"right": True, "accessed_by": [accessed_by]}
+    counters, whole = outcome.report["counters"], 3 * 16 * MIB
+    in_place = advice.startswith("5")
+    assert counters["h2d_demand_bytes"] == (0 if in_place else whole)
+    copied = 4 * MIB  # the result, by a copy engine
+    assert counters["h2d_remote_bytes"] == (whole + copied if in_place else 0)
+    assert (counters["d2h_remote_bytes"] > 0) == in_place
+    assert outcome.report["violations"] == 0
+
+
+@needs_bindings_of_13
 def test_duplicates_change_no_bit_of_what_a_program_computes() -> None:
     """Under READ_MOSTLY, buffers are read, partly written and evicted in a memory that is too
     small. After it, they are read again."""

@@ -66,7 +66,7 @@ def test_the_cards_are_there_in_their_hosts() -> None:
 
 def test_cards_differ_in_device_and_rates_alone_and_share_the_hosts_constants() -> None:
     """The host's constants are in one list, and no card's file has any."""
-    rates = {f"link.{way}_gbps" for way in ("copy_h2d", "copy_d2h", "prefetch_h2d")}
+    rates = {f"link.{way}_gbps" for way in ("copy_h2d", "copy_d2h", "prefetch_h2d", "remote")}
     rates |= {"uvm.populate_gbps", "kernels.default_gbps"}
     for name in profiles.names():
         own = profiles._flat(name, {
