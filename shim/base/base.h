@@ -7,6 +7,7 @@
 #ifndef PUMP_BASE_H
 #define PUMP_BASE_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 
 #include "limits.h"
 #include "pump_abi.h"
+#include "pump_assert.h"
 #include "pump_cuda.h"
 #include "pump_cuda_graph.h"
 #include "pump_ring.h"
@@ -53,6 +55,7 @@ static inline void pump_enter(void) {
   pump_reentry_depth++;
 }
 static inline void pump_leave(void) {
+  PUMP_ASSERT(pump_reentry_depth != 0, "each pump_leave follows a pump_enter");
   pump_reentry_depth--;
 }
 
@@ -110,6 +113,11 @@ static inline void pump_raise(uint64_t *word, uint64_t value) {
   }
 }
 
+/* Returns whether a thread holds the lock. Only for PUMP_ASSERT: takes it if not. */
+static inline bool pump_is_locked(pthread_mutex_t *lock) {
+  return pthread_mutex_trylock(lock) == EBUSY;
+}
+
 /* Wakes the worker because something has completed. */
 static inline void pump_worker_notify(void) {
   PUMP_ADD(&pump_shm->header.activity, 1);
@@ -124,6 +132,8 @@ static inline void pump_worker_notify(void) {
  * mapping. */
 bool pump_mapping_enter(uint64_t *epoch);
 void pump_mapping_leave(void);
+/* Returns whether a thread is inside an access. Only for PUMP_ASSERT. */
+bool pump_mapping_entered(void);
 
 /* Closes and opens the mapping around a change: waits until no thread is inside an
  * access, then admits threads again. Only for the link thread. */

@@ -102,6 +102,7 @@ static void lane_close(struct lane *lane) {
 
 /* Moves to a context of the mover's own, or back. Requires that nothing is in flight. */
 static void change_context(struct mover *mover, bool own_context) {
+  PUMP_ASSERT(mover->in_flight == 0, "a mover changes its context with nothing in flight");
   lane_close(&mover->lanes[0]);
   mover->own_context = own_context;
   if (!pump_executors_change_context(&mover->role, own_context)) mover->over = true;
@@ -257,6 +258,7 @@ static void note_free(struct mover *mover) {
 static void finish_oldest(struct mover *mover) {
   struct lane *lane = &mover->lanes[mover->oldest];
   CUresult result = CUDA_SUCCESS;
+  PUMP_ASSERT(mover->in_flight != 0, "a slice that ends is in flight");
   if (!mover->own_context) result = pump_real.cuEventSynchronize(lane->event);
   uint64_t now_ns = lane->job.times.done_ns = pump_now_ns();
   pump_slot_end(lane->job.command.slot);
@@ -289,6 +291,7 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
 
 /* Returns the next lane, round-robin. The caller finishes its slice before reusing it. */
 static uint32_t next_lane(const struct mover *mover) {
+  PUMP_ASSERT(mover->in_flight < mover->lane_count, "a lane has one slice");
   return (mover->oldest + mover->in_flight) % mover->lane_count;
 }
 

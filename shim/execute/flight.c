@@ -35,6 +35,8 @@ bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint3
 }
 
 void pump_flight_release(struct pump_direction *direction, uint32_t bytes) {
+  PUMP_ASSERT(bytes <= __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST),
+              "only reserved bytes are released");
   __atomic_fetch_sub(&direction->flight_bytes, bytes, __ATOMIC_SEQ_CST);
   if (pump_recording) PUMP_STORE(&direction->released_ns, pump_now_ns());
   if (__atomic_load_n(&direction->flight_waiters, __ATOMIC_SEQ_CST) != 0)

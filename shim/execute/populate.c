@@ -63,6 +63,8 @@ static void drop_first(struct queue *queue) {
 /* Cuts the next slice off the first queued range that is still live. The caller holds the
  * queue's lock. */
 static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
+  PUMP_ASSERT(pump_is_locked(&queue->lock), "the queue's lock guards it");
+  PUMP_ASSERT(queue->count <= QUEUE_LENGTH, "the queue has a bound");
   while (queue->count > 0) {
     struct entry *entry = &queue->entries[queue->first];
     struct pump_range range;

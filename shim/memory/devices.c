@@ -116,6 +116,7 @@ static void begin_reports(uint32_t index) {
 
 /* Requires pump_range_lock. */
 static void become_active(uint32_t index) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the devices");
   if (devices[index].active) return;
   devices[index].active = true;
   PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
@@ -150,6 +151,7 @@ static bool drains(uint32_t index, uint64_t asked) {
 
 /* Requires pump_range_lock. */
 static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the budgets");
   d->asked_bytes = asked;
   uint64_t budget = budget_for(d, asked);
   d->budget_bytes = whole_blocks(budget);
@@ -262,6 +264,10 @@ uint32_t pump_device_adopt_budgets(void) {
 
 void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   struct device *d = &devices[device];
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the numbers");
+  PUMP_ASSERT((int64_t)d->allocated_bytes + range_bytes >= 0 &&
+                  (int64_t)d->plain_bytes + plain_bytes >= 0,
+              "only live memory ends");
   d->allocated_bytes += (uint64_t)range_bytes;
   d->plain_bytes += (uint64_t)plain_bytes;
   live_bytes += (uint64_t)range_bytes;

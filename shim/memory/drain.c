@@ -62,6 +62,7 @@ void pump_drain_waits(void) {
 void pump_drain_waited(bool executed) {
   uint64_t now_ns = pump_now_ns();
   PUMP_STORE(&drain.waited_ns, now_ns);
+  PUMP_ASSERT(PUMP_LOAD(&drain.waiting) != 0, "waiting threads are counted");
   bool last = PUMP_ADD(&drain.waiting, UINT32_MAX) == 1;
   if (executed && last && now_ns >= PUMP_LOAD(&drain.began_ns) + DRAIN_LEAST_NS)
     PUMP_STORE(&pump_drain_until_ns, 0);
@@ -97,6 +98,7 @@ void pump_hold_waits(uint32_t device) {
 
 void pump_hold_waited(uint32_t device, uint64_t waited_ns) {
   PUMP_ADD(&pump_shm->shim_counters.held_ns, waited_ns);
+  PUMP_ASSERT(PUMP_LOAD(&holds[device].waiting) != 0, "waiting threads are counted");
   PUMP_ADD(&holds[device].waiting, UINT32_MAX);
   publish(device);
 }

@@ -95,9 +95,16 @@ static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
     PUMP_STORE_RELEASE(index_word(block), value);
 }
 
+/* Returns whether all these blocks have that value in the index. */
+static bool index_is(uint64_t first, uint64_t end, uint32_t value) {
+  while (first < end && PUMP_LOAD(index_word(first)) == value) first++;
+  return first == end;
+}
+
 /* Writes the worker's copy of a slot from its mirror. Leaves `version` even, whatever
  * another mapping has put there. */
 static void write_record(uint32_t slot) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the table");
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   struct pump_range *range = &pump_shm->ranges[slot];
   uint64_t state = PUMP_LOAD(&mirror->state);
@@ -130,6 +137,8 @@ void pump_range_republish(void) {
 static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end) {
   struct pump_mirror *mirror = &pump_mirrors[info->slot];
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
+  PUMP_ASSERT(index_is(first, end, 0), "a block belongs to at most one range");
+  PUMP_ASSERT((uint32_t)mirror->state == PUMP_RANGE_FREE, "a slot holds one range");
   if (generation == 0) generation = 1;
   info->generation = (uint32_t)generation;
   /* Release: a reader that sees one of these also sees at least the dead state. */
@@ -169,6 +178,8 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
                                    .by_handle = mirror->by_handle != 0};
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
+  PUMP_ASSERT(info->kind != PUMP_RANGE_FREE && index_is(first, end, slot + 1),
+              "the index names the range of each of its blocks");
   uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
   index_fill(first, end, 0);
   PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
@@ -179,6 +190,8 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
 }
 
 static void give_back(uint32_t slot) {
+  PUMP_ASSERT((uint32_t)pump_mirrors[slot].state == PUMP_RANGE_FREE,
+              "the slot of a live range stays taken");
   PUMP_STORE_RELEASE(&pump_mirrors[slot].next_free, first_free);
   first_free = slot;
 }

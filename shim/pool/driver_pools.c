@@ -169,12 +169,14 @@ void pool_figures_grow(struct pool_arena *arena, uint64_t bytes) {
 }
 
 void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes) {
+  PUMP_ASSERT(bytes <= arena->used_bytes, "only memory in use is taken back");
   arena->used_bytes -= bytes;
   if (arena->kept_bytes > arena->threshold_bytes) PUMP_STORE(&pump_pool_keeps, 1);
 }
 
 void pool_figures_bound(struct pool_arena *arena) {
   if (arena->kept_bytes > arena->reserved_bytes) arena->kept_bytes = arena->reserved_bytes;
+  PUMP_ASSERT(arena->used_bytes <= arena->kept_bytes, "memory in use is kept");
 }
 
 /* Lets the driver's pool give back idle memory beyond `keep_bytes`. Returns whether there
@@ -212,8 +214,9 @@ uint64_t pump_pool_idle_bytes(uint32_t device) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     const struct pool_arena *arena = pool_arena_at(i);
-    if (arena != NULL && arena->context != NULL && arena->device == device)
-      bytes += arena->reserved_bytes - arena->kept_bytes;
+    if (arena == NULL || arena->context == NULL || arena->device != device) continue;
+    PUMP_ASSERT(arena->kept_bytes <= arena->reserved_bytes, "kept memory is in segments");
+    bytes += arena->reserved_bytes - arena->kept_bytes;
   }
   pthread_mutex_unlock(&pool_lock);
   return bytes;

@@ -41,6 +41,7 @@ static void drop_node(struct pool_piece_node *node) {
 static void queue_put(struct pool_piece_node *piece) {
   if (piece->stream == 0) return;
   struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
+  PUMP_ASSERT(piece->order <= stream->frees, "a piece names a past free of its stream");
   piece->older = stream->newest; /* usually older than `piece`, except if it was joined */
   while (piece->older != NULL && piece->older->order > piece->order)
     piece->older = piece->older->older;
@@ -82,6 +83,7 @@ struct pool_piece_node *pool_live_at(uint64_t base) {
 }
 
 static void live_put(struct pool_piece_node *piece) {
+  PUMP_ASSERT(pool_live_at(piece->base) == NULL, "one live piece begins at an address");
   struct pool_piece_node **chain = live_chain(piece->base);
   piece->next = *chain;
   *chain = piece;
@@ -97,6 +99,12 @@ static void live_remove(struct pool_piece_node *piece) {
 
 static uint64_t offset_of(const struct pool_piece_node *piece) {
   return piece->base - piece->segment->base;
+}
+
+static bool fills(const struct pool_piece_node *piece) {
+  uint64_t segment_end = piece->segment->base + piece->segment->length_bytes;
+  return piece->base + piece->length_bytes ==
+         (piece->after != NULL ? piece->after->base : segment_end);
 }
 
 /* Cuts the first `length_bytes` off a piece that is in no bin; NULL: out of memory. */
@@ -118,6 +126,7 @@ static struct pool_piece_node *cut(struct pool_piece_node *piece, uint64_t lengt
   piece->base += length_bytes;
   piece->length_bytes -= length_bytes;
   pool_map_begin(piece->segment->map, offset_of(piece), true);
+  PUMP_ASSERT(fills(front), "pieces fill their segment");
   return front;
 }
 
@@ -130,6 +139,7 @@ static void join(struct pool_piece_node *piece) {
   if (piece->after != NULL) piece->after->before = piece;
   if (behind->order > piece->order) piece->order = behind->order;
   drop_node(behind);
+  PUMP_ASSERT(fills(piece), "pieces fill their segment");
 }
 
 static bool joins(const struct pool_piece_node *neighbour, uint32_t stream) {
@@ -183,6 +193,7 @@ static void count_pages(const struct pool_piece_node *piece, int change, uint64_
   uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
   for (uint64_t i = first; i <= last; i++) {
     struct pool_page *page = &piece->segment->pages[i];
+    PUMP_ASSERT(change > 0 || page->live != 0, "a block counts its live pieces");
     page->live += (uint32_t)change;
     if (page->live != 0) continue;
     page->freed_ns = now_ns;
@@ -194,6 +205,7 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
                                   uint64_t requested_bytes) {
   struct pool_arena *arena = piece->segment->arena;
   struct pool_piece_node *taken = piece;
+  PUMP_ASSERT(!piece->live && !piece->aside, "memory is handed out once");
   if (piece->length_bytes > length_bytes) {
     pool_bin_remove(piece);
     taken = cut(piece, length_bytes);
@@ -312,6 +324,7 @@ static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
 /* Cuts [from, to) out of a clean piece; NULL if memory is short. */
 static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t from,
                                          uint64_t to) {
+  PUMP_ASSERT(piece->stream == 0, "only memory that the GPU is done with is discarded");
   pool_bin_remove(piece);
   if (from > offset_of(piece)) {
     struct pool_piece_node *front = cut(piece, from - offset_of(piece));
@@ -353,6 +366,7 @@ uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
 void pool_unset_aside(struct pool_piece_node *piece, bool discarded) {
   struct pool_page *pages = piece->segment->pages;
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
+  PUMP_ASSERT(piece->aside, "a quarantine ends once");
   for (uint64_t i = 0; discarded && i < piece->length_bytes / PUMP_BLOCK_BYTES; i++)
     pages[first + i].discarded = 1;
   piece->aside = false;
@@ -392,8 +406,7 @@ void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *spa
   piece->stream = stream;
 }
 
-/* ---- segments --------------------------------------------------------------------------
- */
+/* ---- segments ----------------------------------------------------------------------- */
 
 bool pool_segment_idle(const struct pool_segment *segment) {
   const struct pool_piece_node *piece = segment->first;

@@ -354,6 +354,8 @@ void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number) {
 void pool_cycle_free(const struct pool_piece_node *piece) {
   struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (piece->request == 0) return;
+  PUMP_ASSERT(exact(piece->requested_bytes) <= cycle->live_bytes,
+              "the requests that live are counted");
   cycle->live_bytes -= exact(piece->requested_bytes);
   if (piece->request + RECORDS <= cycle->count) return;
   struct record *record = record_of(cycle, piece->request);

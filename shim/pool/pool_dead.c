@@ -70,6 +70,7 @@ static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
 /* Sets aside pieces to discard, and closes them to executors. Requires the lock. */
 static void gather(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
+  PUMP_ASSERT(dead->count == 0, "an arena has one quarantine at a time");
   pool_poll(arena);
   uint32_t count =
       pool_set_aside(arena, now_ns - POOL_LONG_NS, dead->pieces, POOL_DEAD_MOST);
@@ -132,6 +133,7 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
 }
 
 static void end(struct pool_dead *dead) {
+  PUMP_ASSERT(dead->submitted, "a quarantine ends after its discard was submitted");
   if (pump_real.cuEventQuery(dead->done) == CUDA_ERROR_NOT_READY) return;
   for (uint32_t i = 0; i < dead->count; i++) {
     PUMP_ADD(&pump_shm->shim_counters.discarded_bytes, dead->pieces[i]->length_bytes);
@@ -205,6 +207,8 @@ static CUstream reserve_populator(struct pool_dead *dead, uint32_t stream) {
       (dead->populator_calls != 0 ||
        pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS))
     return NULL;
+  PUMP_ASSERT(dead->populator_calls == 0 || dead->populator_stream == stream,
+              "the populator works for one stream at a time");
   dead->populator_stream = stream;
   dead->populator_calls++;
   return dead->populator;
@@ -245,6 +249,7 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
     pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
                      span->length_bytes);
   pthread_mutex_lock(&pool_lock);
+  PUMP_ASSERT(populator == NULL || dead->populator_calls != 0, "its calls are counted");
   if (populator != NULL) dead->populator_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
@@ -260,6 +265,7 @@ void pool_dead_poll(struct pool_dead *dead) {
 }
 
 void pool_dead_finish(struct pool_dead *dead) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the quarantine");
   if (dead->count == 0 || !dead->submitted) return;
   pump_real.cuEventSynchronize(dead->done);
   end(dead);

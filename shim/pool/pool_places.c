@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pump_assert.h"
+
 /* To displace others, an item without a gap looks at one room in this many, by chance.
  * With all rooms the search would cycle. */
 #define ROOMS_OF_CHANCE 4u
@@ -63,10 +65,28 @@ static void look(struct placing *p, const struct pool_item *item, uint32_t room,
   }
 }
 
+/* Returns whether the item at that offset would overlap another at the same time. */
+static bool collide(const struct placing *p, const struct pool_item *item,
+                    uint64_t offset_bytes, const struct pool_item *other) {
+  return other->new_offset_bytes < offset_bytes + item->length_bytes &&
+         offset_bytes < other->new_offset_bytes + other->length_bytes &&
+         meet(p, other, item);
+}
+
+/* Returns whether no other item of the room would overlap the item at that offset. */
+static bool is_free(const struct placing *p, const struct pool_item *item, uint32_t room,
+                    uint64_t offset_bytes) {
+  uint32_t i = p->rooms[room].first;
+  while (i != POOL_NONE && !collide(p, item, offset_bytes, &p->items[i]))
+    i = p->items[i].behind;
+  return i == POOL_NONE;
+}
+
 static void put(struct placing *p, uint32_t number, uint32_t room, uint64_t offset_bytes) {
   struct pool_item *item = &p->items[number];
   item->new_room = room;
   item->new_offset_bytes = offset_bytes;
+  PUMP_ASSERT(is_free(p, item, room, offset_bytes), "two live items share no byte");
   uint32_t *link = &p->rooms[room].first;
   while (*link != POOL_NONE && p->items[*link].new_offset_bytes < offset_bytes)
     link = &p->items[*link].behind;
@@ -119,14 +139,6 @@ static struct gap find_gap(struct placing *p, const struct pool_item *item) {
 }
 
 /* ---- displacing others ------------------------------------------------------------ */
-
-/* Returns whether the item at that offset would overlap another at the same time. */
-static bool collide(const struct placing *p, const struct pool_item *item,
-                    uint64_t offset_bytes, const struct pool_item *other) {
-  return other->new_offset_bytes < offset_bytes + item->length_bytes &&
-         offset_bytes < other->new_offset_bytes + other->length_bytes &&
-         meet(p, other, item);
-}
 
 /* Lists what lives in the room at the item's time, by offset; returns how many. Raises
  * the cost of items that were displaced before, so that the search does not cycle. */

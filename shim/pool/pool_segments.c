@@ -107,6 +107,7 @@ static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
 
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
   uint64_t bytes = whole_blocks(length_bytes);
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "the caller holds pool_lock");
   pthread_mutex_unlock(&pool_lock);
   uint64_t wanted = segment_bytes(kind, bytes);
   int result = grow_by(arena, kind, wanted);

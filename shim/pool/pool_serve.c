@@ -38,6 +38,7 @@ void pool_suspend_lock(void) {
 
 void pool_resume_lock(void) {
   pthread_mutex_lock(&pool_lock);
+  PUMP_ASSERT(busy != 0, "each pool_resume_lock follows a pool_suspend_lock");
   if (--busy == 0) pthread_cond_broadcast(&none_busy);
 }
 
@@ -86,6 +87,7 @@ void pool_trim_device(uint32_t device, bool all) {
  * exceeds SCARCE_HALVES halves of the budget. Places by lifetimes leave fewer blocks dead
  * for long, which pays if the peak fits. */
 static void judge(struct pool_arena *arena) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the arenas");
   const struct pump_device *device = &pump_shm->devices[arena->device];
   uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
   uint64_t taken_bytes =

@@ -125,12 +125,15 @@ static void poll_stream(struct pool_arena *arena, uint32_t number) {
     stream->events_first = (stream->events_first + 1) & (POOL_EVENTS - 1);
     if (--stream->events_count == 0 && !complete) stream->covered = stream->completed;
   }
+  PUMP_ASSERT(stream->completed <= stream->covered && stream->covered <= stream->frees,
+              "frees are first covered by an event, then completed");
   if (stream->completed != before) pool_clean(arena, number, stream->completed);
   if (stream->gone && stream->oldest == NULL && stream->events_count == 0)
     stream->used = false;
 }
 
 void pool_poll(struct pool_arena *arena) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the streams");
   for (uint32_t i = 0; i < arena->streams_used; i++)
     if (arena->streams[i].used) poll_stream(arena, i + 1);
 }
@@ -161,6 +164,7 @@ static void add_event(struct pool_arena *arena, struct pool_stream *stream, CUev
   }
   *event_at(stream, stream->events_count++) =
       (struct pool_event){.event = event, .order = order};
+  PUMP_ASSERT(order <= stream->frees, "an event covers only frees before it");
   if (order > stream->covered) stream->covered = order;
   stream->covered_ns = now_ns;
 }

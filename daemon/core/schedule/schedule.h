@@ -3,6 +3,7 @@
 #define PUMP_SCHEDULE_H
 
 #include "daemon/core/model/model_state.h"
+#include "pump_assert.h"
 
 /* A schedule that ended with the known operations is renewed when HEAD_AGAIN more are
  * known, or when the known ones have grown by 1 / HEAD_AGAIN [measured: 0047]. */

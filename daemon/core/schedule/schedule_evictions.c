@@ -89,6 +89,7 @@ static void sift_down(struct planner *p, uint32_t i) {
 
 static void add_releasable(struct planner *p, uint32_t op) {
   if (p->m->window.again[op] == 0 || p->m->window.ops[op].executed) return;
+  PUMP_ASSERT(p->releasable_count < OPS, "an operation counts as executed once");
   uint32_t i = p->releasable_count++;
   struct releasable added = {.again_seq = p->m->window.again_seq[op], .op = op};
   for (; i > 0 && is_later(p, &added, &p->releasable[(i - 1) / 2]); i = (i - 1) / 2)
@@ -98,6 +99,8 @@ static void add_releasable(struct planner *p, uint32_t op) {
 
 void planner_assume_executed(struct planner *p) {
   uint32_t i = op_index(p->ran++);
+  PUMP_ASSERT(p->ran <= p->at + 1 && p->takes <= p->behind,
+              "operations count as executed in order, and only visited ones");
   p->behind -= p->takes;
   p->takes = planner_blocks_taken(p, p->ran);
   if (p->m->window.op_device[i] == p->device) add_releasable(p, i);
@@ -174,6 +177,7 @@ void planner_sort_ready_first(const struct pump_model *m, struct schedule_entry 
       sorted[at] = sorted[at - 1];
     sorted[at] = entries[i];
   }
+  PUMP_ASSERT(made == count, "sorting keeps all entries");
   set_pace(m, entries, sorted, count);
   memcpy(entries, sorted, count * sizeof *entries);
 }

@@ -7,7 +7,10 @@
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
     struct block *b = &m->blocks.all[transfer->first_block + i];
-    if (transfer->direction == PUMP_TO_GPU)
+    bool to_gpu = transfer->direction == PUMP_TO_GPU;
+    PUMP_ASSERT(!scheduled || !(to_gpu ? b->comes : b->goes),
+                "a block is in one scheduled transfer of a direction");
+    if (to_gpu)
       b->comes = scheduled;
     else
       b->goes = scheduled;
@@ -41,6 +44,8 @@ EXPORT uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t di
 }
 
 void schedule_give_back(struct pump_model *m, uint32_t index) {
+  PUMP_ASSERT(m->transfers.all[index].ticket != 0 && m->schedules.untaken != 0,
+              "only scheduled transfers are given back");
   mark(m, &m->transfers.all[index], false);
   m->transfers.all[index].ticket = 0;
   m->transfers.unused[m->transfers.unused_count++] = index;
@@ -52,6 +57,8 @@ EXPORT void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_
   const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
+  PUMP_ASSERT(transfer->ticket != 0 && m->schedules.untaken != 0,
+              "an entry is taken at most once");
   m->schedules.untaken--;
   mark(m, transfer, false);
   /* A refusal can only be due to a use after the operations that were read, or after a

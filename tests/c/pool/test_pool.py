@@ -235,6 +235,26 @@ def test_a_bug_put_into_a_copy_of_the_pool_is_caught(tmp_path: Path, bug: str) -
                 run(program, how, str(seed), steps, timeout_s=timeout_s)
 
 
+@pytest.mark.parametrize(
+    ("bug", "invariant"),
+    [
+        ("an event covers a free that comes after it", "an event covers only frees before it"),
+        ("what is in quarantine is handed out", "a quarantine ends once"),
+        ("the rest of a piece begins too early", "pieces fill their segment"),
+    ],
+)
+def test_a_bug_ends_at_the_assertion_of_the_invariant_that_it_breaks(
+    tmp_path: Path, bug: str, invariant: str
+) -> None:
+    name, right, wrong = BUGS[bug]
+    changed = tmp_path / name
+    changed.write_text((ROOT / "shim" / "pool" / name).read_text().replace(right, wrong))
+    program = build("address,undefined", "pool_stress", *SOURCES, changed=changed)
+    with pytest.raises(AssertionError, match=f"broken invariant: {invariant}"):
+        for seed in range(1, 7):
+            run(program, "model", str(seed), "12000")
+
+
 def lives(name: str, *, iterations: bool = False) -> tuple[str, int]:
     """Returns recorded allocations as input of pool_stress, and the peak of their bytes."""
     live: dict[str, tuple[int, int]] = {}
