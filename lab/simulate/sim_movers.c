@@ -276,9 +276,10 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
                                    .to_host = way == PUMP_TO_HOST,
                                    .context = context_of(sim, way, mover)};
   uint32_t number = (uint32_t)(mover - direction->movers);
-  uint64_t place = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
-  struct gpu_operation record = {
-      .kind = GPU_EVENT_RECORD, .event = GPU_NO_EVENT, .cookie = SIM_LANE_COOKIE + place};
+  uint64_t lane_number = ((uint64_t)way * SIM_MOVERS + number) * SIM_LANES + at;
+  struct gpu_operation record = {.kind = GPU_EVENT_RECORD,
+                                 .event = GPU_NO_EVENT,
+                                 .cookie = SIM_LANE_COOKIE + lane_number};
   struct gpu_submitted submitted;
   lane->done_ns = GPU_NEVER;
   bool refused = count > 0 &&
@@ -308,10 +309,10 @@ static void submit(struct pump_sim *sim, uint32_t way, struct sim_mover *mover,
   lane->returned_ns = mover->free_ns;
 }
 
-void sim_movers_arrived(struct pump_sim *sim, uint64_t place) {
-  uint64_t mover = place / SIM_LANES;
+void sim_movers_arrived(struct pump_sim *sim, uint64_t lane_number) {
+  uint64_t mover = lane_number / SIM_LANES;
   struct sim_direction *direction = &sim->directions[mover / SIM_MOVERS];
-  direction->movers[mover % SIM_MOVERS].lanes[place % SIM_LANES].done_ns =
+  direction->movers[mover % SIM_MOVERS].lanes[lane_number % SIM_LANES].done_ns =
       gpu_now_ns(sim->engine);
 }
 

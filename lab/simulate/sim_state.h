@@ -311,7 +311,7 @@ void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
 /* Notes that the event after the slice in that lane has completed. */
-void sim_movers_arrived(struct pump_sim *sim, uint64_t place);
+void sim_movers_arrived(struct pump_sim *sim, uint64_t lane_number);
 /* Returns the time of the next action of the direction's movers. */
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);
 

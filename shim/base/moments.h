@@ -19,9 +19,9 @@ struct pump_moments {
 
 static inline void pump_moments_add(struct pump_moments *moments, uint64_t value,
                                     uint64_t now_ns) {
-  uint64_t place = PUMP_ADD(&moments->noted, 1) % PUMP_MOMENTS;
-  PUMP_STORE(&moments->newest[place].time_ns, now_ns);
-  PUMP_STORE_RELEASE(&moments->newest[place].value, value);
+  uint64_t i = PUMP_ADD(&moments->noted, 1) % PUMP_MOMENTS;
+  PUMP_STORE(&moments->newest[i].time_ns, now_ns);
+  PUMP_STORE_RELEASE(&moments->newest[i].value, value);
 }
 
 /* Returns when the count reached `value`. 0: nothing was ever noted. UINT64_MAX: the

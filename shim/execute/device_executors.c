@@ -104,7 +104,7 @@ static size_t free_bytes(void) {
 /* Creates a context, which becomes current. Contexts are created one at a time, so that
  * the device memory of each can be measured. Concurrent changes of free memory count as
  * the context's, up to OWN_BYTES_MOST. */
-static CUresult make_context(struct pump_device_executors *set, CUcontext *place) {
+static CUresult make_context(struct pump_device_executors *set, CUcontext *made) {
   if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
       pump_real.cuStreamSynchronize == NULL)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -112,27 +112,28 @@ static CUresult make_context(struct pump_device_executors *set, CUcontext *place
   size_t before = free_bytes();
   pump_real.cuCtxSetCurrent(NULL); /* or the new context would be stacked on it */
   CUresult result =
-      pump_real.cuCtxCreate_v2(place, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
+      pump_real.cuCtxCreate_v2(made, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
   size_t after = result == CUDA_SUCCESS ? free_bytes() : before;
   pthread_mutex_unlock(&making);
   if (result != CUDA_SUCCESS) return result;
   size_t taken = before > after ? before - after : 0;
-  pump_plain_own(set->device, *place, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
+  pump_plain_own(set->device, *made, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
   PUMP_ADD(&pump_shm->shim_counters.own_contexts, 1);
   return result;
 }
 
 bool pump_executors_change_context(const struct pump_thread_role *role, bool own) {
   struct pump_device_executors *set = role->set;
-  CUcontext *place = &set->own[role->number];
-  if (own && *place == NULL) {
-    CUresult made = make_context(set, place);
-    if (made == CUDA_SUCCESS) return true;
-    *place = NULL;
-    pump_executors_note(set, made, "cuCtxCreate"); /* context stays the program's */
+  CUcontext *own_one = &set->own[role->number];
+  CUresult result;
+  if (own && *own_one == NULL) {
+    result = make_context(set, own_one);
+    if (result == CUDA_SUCCESS) return true;
+    *own_one = NULL;
+    pump_executors_note(set, result, "cuCtxCreate"); /* context stays the program's */
   }
-  CUcontext context = own && *place != NULL ? *place : role->context;
-  CUresult result = pump_real.cuCtxSetCurrent(context);
+  CUcontext context = own && *own_one != NULL ? *own_one : role->context;
+  result = pump_real.cuCtxSetCurrent(context);
   pump_executors_note(set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
@@ -228,10 +229,10 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
 }
 
 /* Starts one thread of the set. The caller holds the lock. */
-static bool start_thread(struct pump_device_executors *set, uint32_t place,
+static bool start_thread(struct pump_device_executors *set, uint32_t role_index,
                          const char *kind, void *(*body)(void *), uint32_t direction,
                          uint32_t number) {
-  struct pump_thread_role *role = &roles[set->device][place];
+  struct pump_thread_role *role = &roles[set->device][role_index];
   *role = (struct pump_thread_role){.set = set,
                                     .epoch = set->epoch,
                                     .direction = direction,

@@ -70,8 +70,7 @@ void pump_priority_used(int priority);
  * the program does not use. */
 CUresult pump_stream_make(CUstream *stream);
 
-/* ---- schedules (schedule.c) -----------------------------------------------------------
- */
+/* ---- schedules (schedule.c) ------------------------------------------------------ */
 
 /* Compares the operation with the predicted one. Call it while header.armed is not 0. If
  * they differ, entries for this operation and all later ones become void. */

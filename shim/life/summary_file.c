@@ -19,13 +19,13 @@
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
 
-struct place {
+struct field {
   const char *name;
   size_t offset;
 };
 
 #define SHIM(field) {#field, offsetof(struct pump_shim_counters, field)}
-static const struct place shim_places[] = {
+static const struct field shim_fields[] = {
     SHIM(operations),
     SHIM(events_dropped),
     SHIM(extents_dropped),
@@ -57,7 +57,7 @@ static const struct place shim_places[] = {
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}
-static const struct place worker_places[] = {
+static const struct field worker_fields[] = {
     WORKER(operations),      WORKER(operations_hit),
     WORKER(blocks_used),     WORKER(blocks_hit),
     WORKER(miss_late),       WORKER(miss_unseen),
@@ -73,18 +73,18 @@ static const struct place worker_places[] = {
 };
 
 #define DEVICE(field) {#field, offsetof(struct pump_device, field)}
-static const struct place device_places[] = {
+static const struct field device_fields[] = {
     DEVICE(total_bytes),     DEVICE(free_at_start_bytes), DEVICE(budget_bytes),
     DEVICE(allocated_bytes), DEVICE(plain_bytes),
 };
 
-#define COUNT(places) (sizeof(places) / sizeof *(places))
+#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
 
-static void put(FILE *file, const void *counters, const struct place *places,
+static void put(FILE *file, const void *counters, const struct field *fields,
                 size_t count) {
   for (size_t i = 0; i < count; i++) {
-    const uint64_t *value = (const uint64_t *)((const char *)counters + places[i].offset);
-    fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", places[i].name,
+    const uint64_t *value = (const uint64_t *)((const char *)counters + fields[i].offset);
+    fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", fields[i].name,
             (unsigned long long)PUMP_LOAD(value));
   }
 }
@@ -95,7 +95,7 @@ static void put_devices(FILE *file) {
     if (d >= PUMP_MAX_DEVICES) return;
     fprintf(file, "%s\n  {\"active\": %s, ", d == 0 ? "" : ",",
             PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
-    put(file, device, device_places, COUNT(device_places));
+    put(file, device, device_fields, COUNT(device_fields));
     uint64_t least, most;
     pump_device_budgets(d, &least, &most);
     fprintf(file, ", \"least_budget_bytes\": %llu, \"most_budget_bytes\": %llu}",
@@ -109,9 +109,9 @@ static void put_devices(FILE *file) {
 static void write_object(FILE *file, const char *line) {
   fprintf(file, "%s%d, \"line\": \"%s\", \"worker_losses\": %u,\n\"shim\": {", HEAD,
           (int)getpid(), line, pump_link_losses());
-  put(file, &pump_shm->shim_counters, shim_places, COUNT(shim_places));
+  put(file, &pump_shm->shim_counters, shim_fields, COUNT(shim_fields));
   fputs("},\n\"worker\": {", file);
-  put(file, &pump_shm->worker_counters, worker_places, COUNT(worker_places));
+  put(file, &pump_shm->worker_counters, worker_fields, COUNT(worker_fields));
   fputs("},\n\"devices\": [", file);
   put_devices(file);
   fputs("]}\n", file);

@@ -135,7 +135,7 @@ static void visit_cards(const struct visit *visit, int file) {
 }
 
 /* Visits one entry. Returns -errno only if descriptors or memory are short, else 0. */
-static int visit_entry(int where, int slot, uid_t user, const struct claims_place *mine,
+static int visit_entry(int where, int slot, uid_t user, const struct claims_location *mine,
                        const struct visit *visit) {
   char name[16];
   snprintf(name, sizeof name, "%d", slot);
@@ -177,7 +177,7 @@ static void find_slots(DIR *files, bool slots[CLAIMS_SLOTS]) {
 }
 
 static int visit_user(int where, const char *name, uid_t user,
-                      const struct claims_place *mine, const struct visit *visit) {
+                      const struct claims_location *mine, const struct visit *visit) {
   int number =
       openat(where, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (number < 0) return pump_is_shortage(errno) ? -errno : 0;
@@ -204,7 +204,7 @@ static int visit_all(const struct visit *visit) {
   DIR *users = opendir(where);
   if (users == NULL) return -errno;
   const struct dirent *each;
-  const struct claims_place mine = claims_own_place();
+  const struct claims_location mine = claims_own_location();
   int error = 0, left = USERS_MOST;
   while (error == 0 && (each = readdir(users)) != NULL) {
     unsigned long user;

@@ -22,7 +22,7 @@
  * lock when the last descriptor of that open file is closed. The link thread keeps it in
  * its own table of descriptors (link/connect.c). So the program cannot close it, a forked
  * child has no copy, an exec ends it, and pid namespaces do not matter. Others can open
- * an entry only for reading, so they can place only read locks. These cannot make a dead
+ * an entry only for reading, so they can set only read locks. These cannot make a dead
  * entry look alive, because the query asks for conflicts with a read lock. They cannot
  * block the write lock either, because it is placed before others can open the file.
  */
@@ -41,7 +41,7 @@
 #define FIRST_SLOT_NS 200000000u /* how long the first claim waits for the link thread */
 #define TURN_TRIES 9             /* for the user's lock: the last after half a second */
 
-static struct claims_place own;
+static struct claims_location own;
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 static int keeper = -1;      /* descriptor that holds the own entry's lock (link thread) */
 static uint32_t looked;      /* futex: the link thread has tried to create an entry */
@@ -100,21 +100,21 @@ const char *claims_folder(void) {
   return pump_claims_exist() ? ledger : NULL;
 }
 
-struct claims_place claims_own_place(void) {
+struct claims_location claims_own_location(void) {
   pthread_mutex_lock(&own_lock);
-  struct claims_place place = own;
+  struct claims_location location = own;
   pthread_mutex_unlock(&own_lock);
-  return place;
+  return location;
 }
 
-static void set_place(const struct claims_place *place) {
+static void set_location(const struct claims_location *location) {
   pthread_mutex_lock(&own_lock);
-  own = *place;
+  own = *location;
   pthread_mutex_unlock(&own_lock);
 }
 
-bool claims_is_at(const struct claims_place *place, const struct stat *status) {
-  return status->st_dev == place->device && status->st_ino == place->inode;
+bool claims_is_at(const struct claims_location *location, const struct stat *status) {
+  return status->st_dev == location->device && status->st_ino == location->inode;
 }
 
 /* ---- whether an entry is alive ------------------------------------------------- */
@@ -250,23 +250,23 @@ static int moved_up(int file) {
   return high;
 }
 
-static bool keeps(const struct claims_place *place) {
+static bool keeps(const struct claims_location *location) {
   struct stat status;
-  return keeper >= 0 && fstat(keeper, &status) == 0 && claims_is_at(place, &status);
+  return keeper >= 0 && fstat(keeper, &status) == 0 && claims_is_at(location, &status);
 }
 
-static int enter(const char *where, struct claims_place *place) {
-  place->user = geteuid();
-  int slot = -1, own_folder = open_own_folder(where, place->user);
+static int enter(const char *where, struct claims_location *location) {
+  location->user = geteuid();
+  int slot = -1, own_folder = open_own_folder(where, location->user);
   if (own_folder < 0) return own_folder;
   int turn = take_turn(own_folder);
   int file = turn < 0 ? turn : make_entry(own_folder, &slot);
   struct stat status;
   if (file >= 0 && fstat(file, &status) == 0) {
-    place->device = status.st_dev;
-    place->inode = status.st_ino;
-    snprintf(place->path, sizeof place->path, "%.480s/%u/%d", where, (unsigned)place->user,
-             slot);
+    location->device = status.st_dev;
+    location->inode = status.st_ino;
+    snprintf(location->path, sizeof location->path, "%.480s/%u/%d", where,
+             (unsigned)location->user, slot);
     keeper = moved_up(file);
   }
   if (turn >= 0) close(turn);
@@ -277,18 +277,18 @@ static int enter(const char *where, struct claims_place *place) {
 bool pump_claims_keep(void) {
   const char *where = claims_folder();
   if (where == NULL || PUMP_LOAD(&leaving) != 0) return false;
-  struct claims_place place = claims_own_place();
+  struct claims_location location = claims_own_location();
   struct stat status;
-  if (place.path[0] != '\0') {
-    if (keeps(&place) && place.user == geteuid() && lstat(place.path, &status) == 0 &&
-        claims_is_at(&place, &status))
+  if (location.path[0] != '\0') {
+    if (keeps(&location) && location.user == geteuid() &&
+        lstat(location.path, &status) == 0 && claims_is_at(&location, &status))
       return false;
-    if (keeps(&place)) close(keeper); /* removed, or the program has changed its user */
+    if (keeps(&location)) close(keeper); /* removed, or the program has changed its user */
   }
   keeper = -1;
-  place.path[0] = '\0';
-  int error = enter(where, &place);
-  set_place(&place);
+  location.path[0] = '\0';
+  int error = enter(where, &location);
+  set_location(&location);
   PUMP_STORE(&own_failure, (uint32_t)-error);
   PUMP_STORE_RELEASE(&looked, 1);
   pump_futex_wake(&looked);
@@ -322,16 +322,16 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just started */
     pump_futex_sleep(&looked, 0, FIRST_SLOT_NS);
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) return -ETIMEDOUT;
-  struct claims_place place = claims_own_place();
-  if (place.path[0] == '\0') {
+  struct claims_location location = claims_own_location();
+  if (location.path[0] == '\0') {
     int failure = (int)PUMP_LOAD(&own_failure);
     return failure != 0 ? -failure : -ENOENT;
   }
-  int file = open(place.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  int file = open(location.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return -errno;
   struct stat status;
   struct pump_write_signals signals;
-  int error = fstat(file, &status) == 0 && claims_is_at(&place, &status) ? 0 : -ESTALE;
+  int error = fstat(file, &status) == 0 && claims_is_at(&location, &status) ? 0 : -ESTALE;
   if (error == 0 && pump_block_write_signals(&signals)) {
     errno = ENOSPC;
     error = pwrite(file, data, bytes, offset) == (ssize_t)bytes ? 0 : -errno;
@@ -397,16 +397,15 @@ int pump_claims_publish(const struct pump_card *own_cards, uint32_t count) {
   return write_own(&cards, sizeof cards, sizeof(struct claims_entry));
 }
 
-/* ---- end and fork ---------------------------------------------------------------------
- */
+/* ---- end and fork ---------------------------------------------------------------- */
 
 void pump_claims_leave(void) {
   PUMP_STORE(&leaving, 1);
-  struct claims_place place = claims_own_place();
+  struct claims_location location = claims_own_location();
   struct stat status;
-  if (place.path[0] != '\0' && lstat(place.path, &status) == 0 &&
-      claims_is_at(&place, &status))
-    unlink(place.path);
+  if (location.path[0] != '\0' && lstat(location.path, &status) == 0 &&
+      claims_is_at(&location, &status))
+    unlink(location.path);
 }
 
 void pump_claims_fork_child(void) {

@@ -49,7 +49,7 @@ struct claims_job {
 
 /* Location of this process's entry; path "": none. Written by the link thread under
  * `own_lock`, never held over a system call. A forked child starts without an entry. */
-struct claims_place {
+struct claims_location {
   char path[CLAIMS_PATH_BYTES];
   dev_t device;
   ino_t inode;
@@ -66,9 +66,9 @@ void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]);
 
 /* Returns the folder of all claims; NULL if there is none. */
 const char *claims_folder(void);
-/* Returns this process's place, and (claims_is_at) whether a file is at a place. */
-struct claims_place claims_own_place(void);
-bool claims_is_at(const struct claims_place *place, const struct stat *status);
+/* Returns where this process's entry is, and (claims_is_at) whether a file is there. */
+struct claims_location claims_own_location(void);
+bool claims_is_at(const struct claims_location *location, const struct stat *status);
 /* Returns the pid namespace that this process is in. */
 uint64_t claims_own_namespace(void);
 /* Returns whether the entry's owner still holds its lock; true if the query fails. */

@@ -299,13 +299,13 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   uint64_t room;
   struct pump_claims others = {0};
   const struct pump_host_level *tight = tightest(&room, &others);
-  char claims[200] = "", place[1100] = "this host's memory", share[256] = "";
+  char claims[200] = "", where[1100] = "this host's memory", share[256] = "";
   pump_bytes_text(bound, sizeof bound,
                   room_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
   pump_bytes_text(reserve, sizeof reserve, tight->reserve_bytes);
   pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
   bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
-  if (group) snprintf(place, sizeof place, "cgroup %s", PUMP_QUOTED(tight->cgroup));
+  if (group) snprintf(where, sizeof where, "cgroup %s", PUMP_QUOTED(tight->cgroup));
   share_text(share, sizeof share, hidden());
   if (!alone) {
     char whose[64] = "";
@@ -320,7 +320,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   }
   pump_say("out of memory: %s more on device %u would exceed the headroom of %s in %s "
            "(reserve: %s)%s; in use: %s%s; %s%s",
-           asked, device, bound, place, reserve, share, held, claims,
+           asked, device, bound, where, reserve, share, held, claims,
            alone ? "" : "wait for the other jobs, or ",
            group ? "raise the cgroup's memory limit"
                  : "free host memory or use a machine with more");

@@ -8,8 +8,8 @@
 #include "shim/base/key_table.h"
 
 /* All under pump_range_lock. */
-static struct pump_plain_info places[1u << 16];
-static struct pump_table plains = PUMP_TABLE(places);
+static struct pump_plain_info buckets[1u << 16];
+static struct pump_table plains = PUMP_TABLE(buckets);
 
 void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_lock(&pump_range_lock);
@@ -56,16 +56,16 @@ bool pump_plain_remove(uint64_t base, struct pump_plain_info *info) {
 }
 
 /* Removes all allocations of a context. A removal may move another record into the free
- * place, even from the table's end. So each place is checked again, and scans are
+ * bucket, even from the table's end. So each bucket is checked again, and scans are
  * repeated until one finds nothing. */
 void pump_plain_context_gone(CUcontext context) {
   pthread_mutex_lock(&pump_range_lock);
   bool found = plains.used != 0;
   while (found) {
     found = false;
-    for (uint32_t i = 0; i < plains.places; i++)
-      while (places[i].base != 0 && places[i].context == context) {
-        take_out(&places[i]);
+    for (uint32_t i = 0; i < plains.buckets; i++)
+      while (buckets[i].base != 0 && buckets[i].context == context) {
+        take_out(&buckets[i]);
         found = true;
       }
   }

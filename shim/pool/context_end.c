@@ -11,7 +11,7 @@
 
 void pump_contexts_unlearn(void) {
   pump_contexts_forget();
-  pump_place_forget();
+  pump_stream_refs_forget();
 }
 
 /* Keeps a removed range, to put it back if the context survives; false: out of memory. */

@@ -233,8 +233,7 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
   pump_driver_scope_close(scope);
 }
 
-/* ---- attributes -----------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------ */
 
 struct usage {
   uint64_t kept, kept_high, used, used_high;

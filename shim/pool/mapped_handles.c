@@ -11,7 +11,7 @@
 #include "shim/base/key_table.h"
 #include "shim/memory/rules.h"
 
-#define PLACES (1u << 16)
+#define BUCKETS (1u << 16)
 #define KEY_BEGIN (0x9e4dull << 48) /* keys are KEY_BEGIN + 1, KEY_BEGIN + 2, ... */
 #define KEY_MASK (0xffffull << 48)
 
@@ -19,8 +19,8 @@ pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t mapped_yield_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Guarded by mapped_lock. */
-static struct mapped_handle handle_places[PLACES];
-static struct pump_table handles = PUMP_TABLE(handle_places);
+static struct mapped_handle handle_buckets[BUCKETS];
+static struct pump_table handles = PUMP_TABLE(handle_buckets);
 static uint64_t made;
 
 /* The driver's answers for each kind of memory; see asked(). */
@@ -132,7 +132,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
   bool ready = pump_device_converts(device); /* else the limit may be unknown yet */
   int admitted = ready ? admit(device, bytes) : pump_limit_try(device, bytes);
   if (admitted != 0 && !ready) return false;
-  if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   if (admitted != 0) {
     if (admitted == -ENOSPC) pump_limit_explain(device, bytes);
     *result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -159,16 +159,16 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
 
 void mapped_home_leave(struct mapped_handle *handle) {
   uint64_t counted = 0, from = handle->home, bytes = handle->home_bytes;
-  struct mapped_place *place = mapped_span_find(&mapped_places, from);
+  struct mapped_reservation *reserved = mapped_span_find(&mapped_reservations, from);
   mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, from));
   handle->home = 0;
-  if (place->managed != 0) {
-    mapped_contents_dead(place, from, bytes);
+  if (reserved->managed != 0) {
+    mapped_contents_dead(reserved, from, bytes);
     counted = mapped_set_left(from, bytes, 1);
   }
   pump_limit_return(handle->device, bytes - counted);
-  place->homes--;
-  mapped_place_settle(place);
+  reserved->homes--;
+  mapped_reservation_settle(reserved);
 }
 
 void mapped_handle_settle(struct mapped_handle *handle) {

@@ -71,7 +71,7 @@ static void refill(struct mapped_mapping *mapping) {
 
 void mapped_ranges_add(uint64_t base, uint64_t bytes) {
   CUcontext context =
-      ((struct mapped_place *)mapped_span_find(&mapped_places, base))->context;
+      ((struct mapped_reservation *)mapped_span_find(&mapped_reservations, base))->context;
   uint64_t end = base + bytes;
   for (uint64_t at = base; at < end;) {
     struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
@@ -131,14 +131,15 @@ static bool discard(CUcontext context, CUdeviceptr address, size_t bytes) {
   return done;
 }
 
-void mapped_contents_dead(const struct mapped_place *place, uint64_t base, uint64_t bytes) {
+void mapped_contents_dead(const struct mapped_reservation *reserved, uint64_t base,
+                          uint64_t bytes) {
   const struct mapped_range *range = mapped_span_find(&mapped_ranges, base);
   if (range == NULL) {
-    discard(place->context, base, bytes);
+    discard(reserved->context, base, bytes);
     return;
   }
   bool closed = pump_slot_close(range->slot); /* false: an executor is working there */
-  bool discarded = closed && discard(place->context, base, bytes);
+  bool discarded = closed && discard(reserved->context, base, bytes);
   pump_slot_open(range->slot);
   pump_event_block(discarded ? PUMP_EVENT_DISCARDED : PUMP_EVENT_DEAD, range->slot,
                    base - range->base, bytes);

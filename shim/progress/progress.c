@@ -124,27 +124,27 @@ static uint64_t key_of(CUstream stream, bool per_thread_default, CUcontext *cont
   return (uint64_t)index << 3 | 1;
 }
 
-static uint32_t first_place(uint64_t key) {
+static uint32_t first_index(uint64_t key) {
   return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 54);
 }
 
-/* Returns the slot of `key`, or 0. `*reuse` is the first place for an insertion. */
+/* Returns the slot of `key`, or 0. `*reuse`: where it may be inserted. */
 static uint32_t find(uint64_t key, uint32_t *reuse) {
-  uint32_t place = first_place(key), gone_busy = 0;
+  uint32_t index = first_index(key), gone_busy = 0;
   *reuse = 0;
-  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++, place = (place + 1) % PUMP_MAX_STREAMS) {
-    if (place == 0) continue;
-    uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
-    if (seen == key) return place;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++, index = (index + 1) % PUMP_MAX_STREAMS) {
+    if (index == 0) continue;
+    uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[index]);
+    if (seen == key) return index;
     if (seen == KEY_GONE && *reuse == 0) {
       /* Prefer a stream without work in flight: see the second inaccuracy above. */
-      if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
-        *reuse = place;
+      if (PUMP_LOAD(&streams[index].executed) >= PUMP_LOAD(&streams[index].issued))
+        *reuse = index;
       else if (gone_busy == 0)
-        gone_busy = place;
+        gone_busy = index;
     }
     if (seen == KEY_FREE) {
-      if (*reuse == 0) *reuse = place;
+      if (*reuse == 0) *reuse = index;
       return 0;
     }
   }
@@ -153,8 +153,8 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
 }
 
 /* Under the insertion lock. */
-static void occupy(uint32_t place, uint64_t key, CUcontext context) {
-  struct stream *stream = &streams[place];
+static void occupy(uint32_t index, uint64_t key, CUcontext context) {
+  struct stream *stream = &streams[index];
   uint32_t context_index = PUMP_MAX_CONTEXTS;
   int device = pump_context_device(context, &context_index);
   CUdevice current = 0;
@@ -168,10 +168,10 @@ static void occupy(uint32_t place, uint64_t key, CUcontext context) {
   __atomic_store_n(&stream->context, context, __ATOMIC_RELAXED);
   PUMP_STORE(&stream->marked_ns, 0);
   PUMP_STORE(&stream->since_marker, 0);
-  struct pump_progress *progress = &pump_shm->progress[place];
+  struct pump_progress *progress = &pump_shm->progress[index];
   PUMP_STORE(&progress->device, (uint32_t)device);
   PUMP_STORE(&progress->live, 1);
-  PUMP_STORE_RELEASE(&keys[place], key);
+  PUMP_STORE_RELEASE(&keys[index], key);
 }
 
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
@@ -179,28 +179,28 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
   uint32_t reuse;
   uint64_t key = key_of(stream, per_thread_default, &context);
   if ((key & 7) == KEY_GONE) return 0; /* no driver makes such a handle */
-  uint32_t place = find(key, &reuse);
-  if (PUMP_LIKELY(place != 0)) return place;
+  uint32_t index = find(key, &reuse);
+  if (PUMP_LIKELY(index != 0)) return index;
   if (__atomic_load_n(&table_full, __ATOMIC_ACQUIRE)) return 0;
   if (context == NULL) context = current_context();
   pthread_mutex_lock(&insert_lock);
-  place = find(key, &reuse);
-  if (place == 0 && reuse != 0) {
+  index = find(key, &reuse);
+  if (index == 0 && reuse != 0) {
     occupy(reuse, key, context);
-    place = reuse;
-  } else if (place == 0) {
+    index = reuse;
+  } else if (index == 0) {
     __atomic_store_n(&table_full, true, __ATOMIC_RELEASE);
     pump_log(PUMP_LOG_INFO, "more than %d streams: the others share one progress slot",
              PUMP_MAX_STREAMS - 1);
   }
   pthread_mutex_unlock(&insert_lock);
-  return place;
+  return index;
 }
 
 void pump_stream_gone(CUstream stream) {
   if ((uintptr_t)stream <= 2 || ((uintptr_t)stream & 7) == KEY_GONE) return;
-  uint32_t reuse, place = find((uint64_t)(uintptr_t)stream, &reuse);
-  if (place != 0) set_gone(place);
+  uint32_t reuse, index = find((uint64_t)(uintptr_t)stream, &reuse);
+  if (index != 0) set_gone(index);
 }
 
 /* ---- advancing ---------------------------------------------------------------- */

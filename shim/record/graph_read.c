@@ -141,7 +141,7 @@ static bool add_node(struct pump_graph_list *list, CUgraphNode handle, uint32_t 
 
 /* ---- order ------------------------------------------------------------------- */
 
-struct place {
+struct node_number {
   CUgraphNode handle;
   uint32_t index;
 };
@@ -149,7 +149,7 @@ struct place {
 /* A graph's nodes in creation order, and its edges as indices. */
 struct shape {
   CUgraphNode *nodes;
-  struct place *places; /* sorted by handle */
+  struct node_number *numbers; /* sorted by handle */
   CUgraphNode *from, *to;
   CUgraphEdgeData *data;
   uint32_t *first, *before; /* node i's predecessors: before[first[i]..first[i + 1]) */
@@ -158,15 +158,15 @@ struct shape {
 };
 
 static int by_handle(const void *a, const void *b) {
-  uintptr_t x = (uintptr_t)((const struct place *)a)->handle;
-  uintptr_t y = (uintptr_t)((const struct place *)b)->handle;
+  uintptr_t x = (uintptr_t)((const struct node_number *)a)->handle;
+  uintptr_t y = (uintptr_t)((const struct node_number *)b)->handle;
   return (x > y) - (x < y);
 }
 
 static uint32_t index_of(const struct shape *shape, CUgraphNode handle) {
-  struct place key = {.handle = handle};
-  const struct place *found =
-      bsearch(&key, shape->places, shape->count, sizeof key, by_handle);
+  struct node_number key = {.handle = handle};
+  const struct node_number *found =
+      bsearch(&key, shape->numbers, shape->count, sizeof key, by_handle);
   return found == NULL ? UINT32_MAX : found->index;
 }
 
@@ -201,19 +201,19 @@ static bool read_shape(CUgraph graph, struct shape *shape) {
     return false;
   size_t room = shape->count + 1;
   shape->nodes = calloc(room, sizeof *shape->nodes);
-  shape->places = calloc(room, sizeof *shape->places);
+  shape->numbers = calloc(room, sizeof *shape->numbers);
   shape->first = calloc(room + 1, sizeof *shape->first);
   shape->order = calloc(room, sizeof *shape->order);
   shape->stack = calloc(room, sizeof *shape->stack);
-  if (shape->nodes == NULL || shape->places == NULL || shape->first == NULL ||
+  if (shape->nodes == NULL || shape->numbers == NULL || shape->first == NULL ||
       shape->order == NULL || shape->stack == NULL)
     return false;
   if (shape->count != 0 &&
       pump_real.cuGraphGetNodes(graph, shape->nodes, &shape->count) != CUDA_SUCCESS)
     return false;
   for (uint32_t i = 0; i < shape->count; i++)
-    shape->places[i] = (struct place){shape->nodes[i], i};
-  qsort(shape->places, shape->count, sizeof *shape->places, by_handle);
+    shape->numbers[i] = (struct node_number){shape->nodes[i], i};
+  qsort(shape->numbers, shape->count, sizeof *shape->numbers, by_handle);
   return read_edges(graph, shape);
 }
 
@@ -270,7 +270,7 @@ static bool put_in_order(struct shape *shape) {
 
 static void free_shape(struct shape *shape) {
   free(shape->nodes);
-  free(shape->places);
+  free(shape->numbers);
   free(shape->from);
   free(shape->to);
   free(shape->data);

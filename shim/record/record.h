@@ -68,17 +68,17 @@ void pump_op_time(struct pump_at at);
 /* ---- code that the driver loads (code_loading.c) ---- */
 
 #define PUMP_LAUNCHED 4096u
-/* Functions that were launched lately, each at a place that its handle determines. */
+/* Functions that were launched lately, each in a bucket that its handle determines. */
 extern uint64_t pump_launched[PUMP_LAUNCHED];
-static inline uint64_t *pump_launched_place(CUfunction function) {
+static inline uint64_t *pump_launched_bucket(CUfunction function) {
   return &pump_launched[(uint64_t)(uintptr_t)function * 0x9e3779b97f4a7c15u >> 52];
 }
 static inline bool pump_was_launched(CUfunction function) {
-  return PUMP_LOAD(pump_launched_place(function)) == (uint64_t)(uintptr_t)function;
+  return PUMP_LOAD(pump_launched_bucket(function)) == (uint64_t)(uintptr_t)function;
 }
 /* Waits for the context's operations before the driver loads a function, outside the
  * driver's lock. Returns true if pump_first_launched must follow the real call. Call it
- * before the launch of a function that is not at its place. */
+ * before the launch of a function that is not in its bucket. */
 bool pump_first_launch(CUfunction function, struct pump_at at);
 void pump_first_launched(void);
 #define pump_launch_loads(function, at)                                                    \
@@ -198,19 +198,19 @@ void pump_range_free_ended(struct pump_range_info *info, CUresult result);
 /* Makes the program's own managed memory a range. Returns false if the table is full. */
 bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
 
-/* ---- stream and device of an operation (place.c) ----------------- */
+/* ---- stream and device of an operation (stream_ref.c) ----------------- */
 
-struct pump_place {
+struct pump_stream_ref {
   uint32_t stream_index; /* into pump_shm->progress */
   uint32_t device;
 };
 
 /* Returns an operation's stream and device. Each thread caches some, so that it rarely
  * queries the driver. Call it inside a driver scope. */
-struct pump_place pump_place_of(struct pump_at at);
+struct pump_stream_ref pump_stream_ref_of(struct pump_at at);
 
 /* Invalidates the cache after a stream or context has ended: handles may be reused. */
-void pump_place_forget(void);
+void pump_stream_refs_forget(void);
 
 /* ---- parameters (launch_params.c) --------------------------------------- */
 
@@ -224,7 +224,7 @@ size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t r
 
 /* ---- function handles (function.c) -------------------------------- */
 
-/* Queries the driver about a CUfunction, or a CUkernel in its place, in a driver scope.
+/* Queries the driver about a CUfunction, or a CUkernel passed for one, in a driver scope.
  * The second returns CUDA_ERROR_INVALID_VALUE if `index` is not below the number of
  * parameters. */
 CUresult pump_function_name(CUfunction function, const char **name);
@@ -251,7 +251,7 @@ void pump_params_reset(void);
 struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are not pointers */
   uint64_t low, span; /* bounds of all live ranges */
-  uint32_t count, place_shift;
+  uint32_t count, bucket_shift;
   uint32_t dropped;  /* words beyond PUMP_SCAN_WORDS_MOST; 1 if the layout is unknown */
   uint32_t identity; /* identity of the function */
   struct pump_word {
@@ -259,7 +259,7 @@ struct pump_scan {
     uint32_t offset;      /* first position */
     uint32_t hint;        /* hint for the look-up */
   } words[PUMP_SCAN_WORDS_MOST];
-  uint16_t places[PUMP_SCAN_PLACES]; /* open addressing: index of a word + 1 */
+  uint16_t buckets[PUMP_SCAN_BUCKETS]; /* open addressing: index of a word + 1 */
 };
 
 /* Starts a scan of `parameter_bytes` in all. `identity`: of the function. */

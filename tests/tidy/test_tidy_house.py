@@ -29,7 +29,11 @@ MOVING = {
     },
     "shim/vmm": {
         *("shim/pool/mapped.h", "shim/pool/mapped_access.c", "shim/pool/mapped_handles.c"),
-        *("shim/pool/mapped_places.c", "shim/pool/mapped_ranges.c", "shim/pool/mapped_spans.h"),
+        *(
+            "shim/pool/mapped_reservations.c",
+            "shim/pool/mapped_ranges.c",
+            "shim/pool/mapped_spans.h",
+        ),
         "shim/pool/mapped_state.h",
     },
     "shim/hooks": {"shim/pool/context_end.c", "shim/pool/pointer_answers.c"},

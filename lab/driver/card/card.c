@@ -268,7 +268,7 @@ static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
   return NULL;
 }
 
-static CUresult take_place(int file, struct card *card) {
+static CUresult join_as_owner(int file, struct card *card) {
   own.card = card;
   vd.engine = state_of(card);
   own.owner = own.capacity.owners; /* none yet */
@@ -307,7 +307,7 @@ CUresult vd_card_join(const struct gpu_capacity *capacity) {
     if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
     bool retry;
     struct card *card = find(file, engine_bytes, &retry);
-    CUresult result = card == NULL ? CUDA_ERROR_INVALID_DEVICE : take_place(file, card);
+    CUresult result = card == NULL ? CUDA_ERROR_INVALID_DEVICE : join_as_owner(file, card);
     if (!retry && result != CUDA_SUCCESS && card != NULL) munmap(card, card->bytes);
     card_close(file);
     if (retry) continue;
