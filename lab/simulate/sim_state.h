@@ -288,11 +288,11 @@ uint64_t sim_wait_end_ns(struct sim_wait *wait, const struct pump_sim_delays *de
 /* sim_duplicates.c */
 bool sim_duplicates_init(struct pump_sim *sim);
 /* Makes a mover's advice calls before blocks arrive or leave; returns when it is free. */
-uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, struct sim_command *job,
-                               uint32_t first, uint32_t count);
+uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t direction,
+                               struct sim_command *job, uint32_t first, uint32_t count);
 /* Reduces the blocks to the first run that a prefetch must move, perhaps none. `begin`:
  * the first block of the job. */
-void sim_duplicates_run(const struct sim_command *job, uint32_t way, uint32_t begin,
+void sim_duplicates_run(const struct sim_command *job, uint32_t direction, uint32_t begin,
                         uint32_t *first, uint32_t *count);
 /* Ends the advice on the blocks of a discard step, whose contents are lost. */
 void sim_duplicates_discarded(struct pump_sim *sim, uint32_t step);

@@ -319,7 +319,7 @@ void pump_executors_start_requested(struct pump_device_executors *set) {
 void pump_executors_grow(const struct pump_thread_role *role) {
   struct pump_device_executors *set = role->set;
   if (pthread_mutex_trylock(&lock) != 0) return; /* the set may be ending */
-  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_lives(role) &&
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_are_current(role) &&
       set->state == PUMP_EXECUTORS_RUNNING)
     start_movers(set, role->direction, PUMP_LOAD(&set->directions[role->direction].wanted));
   pthread_mutex_unlock(&lock);

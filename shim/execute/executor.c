@@ -283,8 +283,8 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
       continue;
     }
     __atomic_fetch_add(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
-    uint32_t held = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
-    if (held != 0) pump_futex_sleep(&direction->flight_bytes, held, PUMP_ROOM_NS);
+    uint32_t in_flight = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
+    if (in_flight != 0) pump_futex_sleep(&direction->flight_bytes, in_flight, PUMP_ROOM_NS);
     __atomic_fetch_sub(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
   }
 }
@@ -404,7 +404,7 @@ static inline void relax(void) {
 }
 
 static bool work_waits(const struct mover *mover) {
-  return more_waits(mover) || !pump_executors_lives(&mover->role) ||
+  return more_waits(mover) || !pump_executors_are_current(&mover->role) ||
          (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
 }
 
@@ -458,7 +458,7 @@ void *pump_mover_thread(void *argument) {
     pump_node_bind(mover.role.set->device);
     mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
   }
-  while (!mover.over && pump_executors_lives(&mover.role)) {
+  while (!mover.over && pump_executors_are_current(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
     if (to_gpu(&mover) && mover.role.number == 0)
       pump_executors_start_requested(mover.role.set);

@@ -76,7 +76,7 @@ struct pump_thread_role {
   CUcontext context;
 };
 
-static inline bool pump_executors_lives(const struct pump_thread_role *role) {
+static inline bool pump_executors_are_current(const struct pump_thread_role *role) {
   return PUMP_LOAD_ACQUIRE(&role->set->epoch) == role->epoch;
 }
 

@@ -11,8 +11,8 @@ uint32_t pump_flight_bound(uint32_t device, uint32_t direction) {
   return (uint32_t)(half < most ? half : most);
 }
 
-static bool fits(uint64_t held, uint64_t bytes, uint32_t bound) {
-  return held == 0 || (held < bound && bytes <= bound - held);
+static bool fits(uint64_t in_flight, uint64_t bytes, uint32_t bound) {
+  return in_flight == 0 || (in_flight < bound && bytes <= bound - in_flight);
 }
 
 bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
@@ -26,11 +26,12 @@ bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
 }
 
 bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {
-  uint32_t held = PUMP_LOAD(&direction->flight_bytes);
+  uint32_t in_flight = PUMP_LOAD(&direction->flight_bytes);
   do {
-    if (!fits(held, bytes, bound)) return false;
-  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &held, held + bytes, true,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    if (!fits(in_flight, bytes, bound)) return false;
+  } while (!__atomic_compare_exchange_n(&direction->flight_bytes, &in_flight,
+                                        in_flight + bytes, true, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED));
   return true;
 }
 

@@ -74,7 +74,7 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
   for (uint32_t i = 0; i < PUMP_MARKERS_GROWTH && pool->next < PUMP_MARKERS;
        i++, pool->next++) {
     struct pump_marker *marker = &pool->markers[pool->next];
-    if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) continue;
+    if (PUMP_LOAD_ACQUIRE(&marker->in_use) != 0) continue;
     if (!check_call(poller,
                     pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
                     "cuEventCreate"))
@@ -105,7 +105,7 @@ static bool short_of_timed(const struct pump_marker_pool *pool) {
 
 static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
   struct pump_marker *marker = &pool->markers[pool->next];
-  if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) {
+  if (PUMP_LOAD_ACQUIRE(&marker->in_use) != 0) {
     pool->next++;
     return;
   }
@@ -124,12 +124,12 @@ static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
 
 static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
   while (short_of_markers(pool) && !poller->over &&
-         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
-         enter_context(poller, pool))
+         !pump_executors_gave_up(poller->role.set) &&
+         pump_executors_are_current(&poller->role) && enter_context(poller, pool))
     make_markers(poller, pool);
   while (short_of_timed(pool) && !poller->over &&
-         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
-         enter_context(poller, pool))
+         !pump_executors_gave_up(poller->role.set) &&
+         pump_executors_are_current(&poller->role) && enter_context(poller, pool))
     make_timed(poller, pool);
 }
 
@@ -259,7 +259,7 @@ static void work(struct poller *poller) {
   struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
   uint64_t pause_ns = least_pause_ns(poller);
   uint64_t busy_ns = 0; /* when a pass last found a recorded marker, complete or not */
-  while (!poller->over && pump_executors_lives(&poller->role)) {
+  while (!poller->over && pump_executors_are_current(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
     struct look seen = poll_markers(poller);
     uint64_t now_ns = pump_now_ns();
@@ -269,12 +269,12 @@ static void work(struct poller *poller) {
       uint64_t least_ns = least_pause_ns(poller);
       pause_ns = seen.advanced ? least_ns : pause_ns * 5 / 4;
       if (pause_ns > 2 * least_ns) pause_ns = 2 * least_ns;
-      if (pump_executors_lives(&poller->role))
+      if (pump_executors_are_current(&poller->role))
         pump_sleep_wait(&mark->wakes, wakes, pause_ns);
       continue;
     }
     wakes = pump_sleep_prepare(&mark->asleep, &mark->wakes);
-    if (!anything_fresh(poller) && pump_executors_lives(&poller->role))
+    if (!anything_fresh(poller) && pump_executors_are_current(&poller->role))
       pump_sleep_wait(&mark->wakes, wakes, PUMP_IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
     FOR_SERVED(poller, i)

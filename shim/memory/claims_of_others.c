@@ -29,11 +29,11 @@ static bool read_sound(int file, struct claims_entry *entry) {
   return false;
 }
 
-static bool read_sound_cards(int file, struct claims_cards *cards) {
+static bool read_sound_gpus(int file, struct claims_gpus *gpus) {
   for (int tries = 0; tries < 3; tries++)
-    if (pread(file, cards, sizeof *cards, sizeof(struct claims_entry)) ==
-            (ssize_t)sizeof *cards &&
-        cards->magic == CLAIMS_CARDS_MAGIC && cards->check == claims_check_cards(cards))
+    if (pread(file, gpus, sizeof *gpus, sizeof(struct claims_entry)) ==
+            (ssize_t)sizeof *gpus &&
+        gpus->magic == CLAIMS_GPUS_MAGIC && gpus->check == claims_check_gpus(gpus))
       return true;
   return false;
 }
@@ -120,18 +120,18 @@ static void visit_job(const struct visit *visit, const struct claims_entry *entr
 
 static void visit_claims(const struct visit *visit, int file, uid_t user) {
   struct claims_entry entry;
-  if (!read_sound(file, &entry) || entry.claimed_bytes == 0 || !claims_entry_lives(file))
+  if (!read_sound(file, &entry) || entry.claimed_bytes == 0 || !claims_entry_is_alive(file))
     return;
   count(&entry, user, visit->host, visit->claims);
   visit_job(visit, &entry, file, user);
 }
 
-static void visit_cards(const struct visit *visit, int file) {
-  struct claims_cards cards;
+static void visit_gpus(const struct visit *visit, int file) {
+  struct claims_gpus gpus;
   struct pump_neighbours *to = visit->neighbours;
-  if (!read_sound_cards(file, &cards) || !claims_entry_lives(file)) return;
+  if (!read_sound_gpus(file, &gpus) || !claims_entry_is_alive(file)) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES && to->count < PUMP_NEIGHBOURS_MOST; i++)
-    if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
+    if (gpus.gpus[i].found_bytes != 0) to->gpus[to->count++] = gpus.gpus[i];
 }
 
 /* Visits one entry. Returns -errno only if descriptors or memory are short, else 0. */
@@ -147,7 +147,7 @@ static int visit_entry(int where, int slot, uid_t user, const struct claims_loca
     if (visit->claims != NULL)
       visit_claims(visit, file, user);
     else
-      visit_cards(visit, file);
+      visit_gpus(visit, file);
   }
   close(file);
   return 0;
@@ -229,6 +229,6 @@ int pump_claims_read(const struct pump_host_memory *host,
       &(struct visit){.host = host, .claims = claims, .job = job, .devices = &devices});
 }
 
-int pump_claims_cards(struct pump_neighbours *neighbours) {
+int pump_claims_read_gpus(struct pump_neighbours *neighbours) {
   return visit_all(&(struct visit){.neighbours = neighbours});
 }

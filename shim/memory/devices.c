@@ -41,7 +41,7 @@ static struct device {
   uint32_t neighbours;  /* other processes under pump on the same GPU */
   uint64_t asked_bytes; /* requested budget; UINT64_MAX: none */
   uint64_t most_bytes;  /* budget without a request: all free memory, or a share */
-  uint64_t card_bytes;  /* requests of this size or more count as none */
+  uint64_t gpu_bytes;   /* requests of this size or more count as none */
   uint64_t bound_bytes; /* largest budget that the administrator allows */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
   uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
@@ -133,7 +133,7 @@ static void activate_if_full(uint32_t index) {
 
 /* Returns the budget for a request (UINT64_MAX: no request). Requires pump_range_lock. */
 static uint64_t budget_for(const struct device *d, uint64_t asked) {
-  if (asked >= d->card_bytes) asked = d->most_bytes;
+  if (asked >= d->gpu_bytes) asked = d->most_bytes;
   return asked < d->bound_bytes ? asked : d->bound_bytes;
 }
 
@@ -189,11 +189,11 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
 /* Requires pump_range_lock. */
 static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
   uint64_t found;
-  d->neighbours = pump_neighbours_on(neighbours, d->uuid, &found);
+  d->neighbours = pump_neighbours_count(neighbours, d->uuid, &found);
   if (found > d->total_bytes) found = d->total_bytes;
   if (found > d->found_bytes) d->found_bytes = found;
   uint64_t whole = without_reserve(d->found_bytes);
-  uint64_t share = pump_neighbours_leave(neighbours, d->uuid, whole);
+  uint64_t share = pump_neighbours_share(neighbours, d->uuid, whole);
   uint64_t least = whole < least_bytes ? whole : least_bytes;
   d->most_bytes = share > least ? share : least;
 }
@@ -203,17 +203,17 @@ static void notify(void) {
   pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
 }
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu) {
   const struct device *d = &devices[device];
   pthread_mutex_lock(&pump_range_lock);
   bool ready = d->state == READY;
   if (ready) {
-    memcpy(card->uuid, d->uuid, sizeof card->uuid);
-    card->found_bytes = d->found_bytes;
-    card->plain_bytes = d->plain_bytes;
-    card->need_bytes = d->allocated_bytes + d->plain_bytes;
-    if (d->asked_bytes < d->card_bytes && card->need_bytes > d->budget_bytes)
-      card->need_bytes = d->budget_bytes;
+    memcpy(gpu->uuid, d->uuid, sizeof gpu->uuid);
+    gpu->found_bytes = d->found_bytes;
+    gpu->plain_bytes = d->plain_bytes;
+    gpu->need_bytes = d->allocated_bytes + d->plain_bytes;
+    if (d->asked_bytes < d->gpu_bytes && gpu->need_bytes > d->budget_bytes)
+      gpu->need_bytes = d->budget_bytes;
   }
   pthread_mutex_unlock(&pump_range_lock);
   return ready;
@@ -322,7 +322,7 @@ static void prepare(CUdevice device) {
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
   struct pump_neighbours neighbours;
-  pump_neighbours_look(&neighbours); /* may be incomplete at first */
+  pump_neighbours_read(&neighbours); /* may be incomplete at first */
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
@@ -332,7 +332,7 @@ static void prepare(CUdevice device) {
   d->found_bytes = free_bytes;
   memcpy(d->uuid, uuid, sizeof uuid);
   set_most(d, &neighbours);
-  d->card_bytes = without_reserve(total_bytes);
+  d->gpu_bytes = without_reserve(total_bytes);
   d->bound_bytes = bound;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);

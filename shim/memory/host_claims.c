@@ -60,8 +60,8 @@ uint64_t claims_check(const struct claims_entry *entry) {
   return hash_of(&entry->pid, entry + 1);
 }
 
-uint64_t claims_check_cards(const struct claims_cards *cards) {
-  return hash_of(cards->cards, cards + 1);
+uint64_t claims_check_gpus(const struct claims_gpus *gpus) {
+  return hash_of(gpus->gpus, gpus + 1);
 }
 
 uint64_t claims_check_job(const struct claims_job *job) {
@@ -120,7 +120,7 @@ bool claims_is_at(const struct claims_location *location, const struct stat *sta
 /* ---- whether an entry is alive ------------------------------------------------- */
 
 /* Returns whether there is a write lock on the entry; true if the query fails. */
-bool claims_entry_lives(int file) {
+bool claims_entry_is_alive(int file) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
   return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
@@ -207,7 +207,7 @@ static int free_slot(int where) {
     char name[16];
     snprintf(name, sizeof name, "%d", slot);
     int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool alive = file >= 0 ? claims_entry_lives(file) : pump_is_shortage(errno);
+    bool alive = file >= 0 ? claims_entry_is_alive(file) : pump_is_shortage(errno);
     if (file >= 0) close(file);
     bool taken = alive && is_own(where, name);
     if (taken || !free_name(where, name)) continue;
@@ -344,9 +344,9 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
 void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]) {
   memset(devices, 0, PUMP_MAX_DEVICES * sizeof *devices);
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
-    struct pump_card card;
-    if (!pump_device_card(i, &card)) continue;
-    memcpy(devices[i].uuid, card.uuid, sizeof card.uuid);
+    struct pump_gpu_use gpu;
+    if (!pump_device_read_use(i, &gpu)) continue;
+    memcpy(devices[i].uuid, gpu.uuid, sizeof gpu.uuid);
     devices[i].total_bytes = PUMP_LOAD(&pump_shm->devices[i].total_bytes);
   }
 }
@@ -389,12 +389,12 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
   return error;
 }
 
-int pump_claims_publish(const struct pump_card *own_cards, uint32_t count) {
-  struct claims_cards cards = {.magic = CLAIMS_CARDS_MAGIC};
+int pump_claims_publish(const struct pump_gpu_use *own_gpus, uint32_t count) {
+  struct claims_gpus gpus = {.magic = CLAIMS_GPUS_MAGIC};
   if (PUMP_LOAD(&leaving) != 0 || claims_folder() == NULL) return 0;
-  memcpy(cards.cards, own_cards, count * sizeof *own_cards);
-  cards.check = claims_check_cards(&cards);
-  return write_own(&cards, sizeof cards, sizeof(struct claims_entry));
+  memcpy(gpus.gpus, own_gpus, count * sizeof *own_gpus);
+  gpus.check = claims_check_gpus(&gpus);
+  return write_own(&gpus, sizeof gpus, sizeof(struct claims_entry));
 }
 
 /* ---- end and fork ---------------------------------------------------------------- */

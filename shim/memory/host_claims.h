@@ -11,7 +11,7 @@
 #define CLAIMS_SLOTS 256 /* processes of a user that can have entries */
 #define CLAIMS_PATH_BYTES 512
 #define CLAIMS_ENTRY_MAGIC 0x324c504d55500001ull
-#define CLAIMS_CARDS_MAGIC 0x324c504d55500002ull
+#define CLAIMS_GPUS_MAGIC 0x324c504d55500002ull
 #define CLAIMS_JOB_MAGIC 0x324c504d55500003ull
 
 struct claims_entry {
@@ -27,10 +27,10 @@ struct claims_entry {
 };
 
 /* GPUs, after the entry in the same file. Older versions neither write nor read them. */
-struct claims_cards {
+struct claims_gpus {
   uint64_t magic;
   uint64_t check; /* checksum of all that follows */
-  struct pump_card cards[PUMP_MAX_DEVICES];
+  struct pump_gpu_use gpus[PUMP_MAX_DEVICES];
 };
 
 /* The job, after the GPUs: whose limit the claim counts against, and what multiples and
@@ -45,7 +45,7 @@ struct claims_job {
     uint64_t total_bytes; /* 0: no device */
   } devices[PUMP_MAX_DEVICES];
 };
-#define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_cards))
+#define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_gpus))
 
 /* Location of this process's entry; path "": none. Written by the link thread under
  * `own_lock`, never held over a system call. A forked child starts without an entry. */
@@ -58,7 +58,7 @@ struct claims_location {
 
 /* Returns the checksum of everything after the field `check`. */
 uint64_t claims_check(const struct claims_entry *entry);
-uint64_t claims_check_cards(const struct claims_cards *cards);
+uint64_t claims_check_gpus(const struct claims_gpus *gpus);
 uint64_t claims_check_job(const struct claims_job *job);
 
 /* Fills in the devices that this process uses. */
@@ -72,6 +72,6 @@ bool claims_is_at(const struct claims_location *location, const struct stat *sta
 /* Returns the pid namespace that this process is in. */
 uint64_t claims_own_namespace(void);
 /* Returns whether the entry's owner still holds its lock; true if the query fails. */
-bool claims_entry_lives(int file);
+bool claims_entry_is_alive(int file);
 
 #endif

@@ -267,7 +267,7 @@ static void share_text(char *text, size_t bytes, int why) {
              strerror(why));
 }
 
-static void explain_limit(const char *asked, uint32_t device, const char *held) {
+static void explain_limit(const char *asked, uint32_t device, const char *used) {
   const struct pump_claims *others = &limit.job.claims;
   bool administrator = bound_by_administrator();
   char bound[32], elsewhere[32], claims[120] = "", share[256] = "";
@@ -284,16 +284,16 @@ static void explain_limit(const char *asked, uint32_t device, const char *held) 
            asked, device, bound,
            administrator ? "set by the administrator in /etc/pump/config.toml"
                          : "PUMP_LIMIT",
-           share, held, claims,
+           share, used, claims,
            administrator ? "ask for a higher limit" : "raise it with pump-run --limit");
 }
 
 static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
-  char asked[32], held[32], bound[32], reserve[32], elsewhere[32];
+  char asked[32], used[32], bound[32], reserve[32], elsewhere[32];
   pump_bytes_text(asked, sizeof asked, bytes);
-  pump_bytes_text(held, sizeof held, limit.converted);
+  pump_bytes_text(used, sizeof used, limit.converted);
   if (verdict == OVER_LIMIT) {
-    explain_limit(asked, device, held);
+    explain_limit(asked, device, used);
     return;
   }
   uint64_t room;
@@ -320,7 +320,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   }
   pump_say("out of memory: %s more on device %u would exceed the headroom of %s in %s "
            "(reserve: %s)%s; in use: %s%s; %s%s",
-           asked, device, bound, where, reserve, share, held, claims,
+           asked, device, bound, where, reserve, share, used, claims,
            alone ? "" : "wait for the other jobs, or ",
            group ? "raise the cgroup's memory limit"
                  : "free host memory or use a machine with more");

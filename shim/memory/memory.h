@@ -133,11 +133,11 @@ uint32_t pump_device_adopt_budgets(void);
  * under leases, or because a user set one for the running job. 0, 0: none. */
 void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most);
 
-struct pump_card; /* host.h */
+struct pump_gpu_use; /* host.h */
 struct pump_neighbours;
 
 /* Reports what this process has on the device; false if it has not used the device. */
-bool pump_device_card(uint32_t device, struct pump_card *card);
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu);
 
 /* Adopts this process's share of each GPU, given these neighbours. Returns the same bits
  * as pump_device_adopt_budgets. Called by the link thread. */

@@ -186,7 +186,7 @@ static CUresult free_other(CUdeviceptr address) {
 CUresult pump_free(CUdeviceptr address) {
   struct pump_range_info info;
   CUresult result;
-  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
+  if (pump_mapped_contains(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
   if (pump_pool_free_now(address, &result)) return result;
   return pump_range_remove(address, &info) == 0 ? free_range(address, &info)
                                                 : free_other(address);

@@ -47,8 +47,8 @@ struct pump_variables {
   struct pump_range_info ranges[PUMP_VARIABLES];
   struct pump_plain_info plains[PUMP_VARIABLES]; /* under READ_MOSTLY (hooks/advice.c) */
 };
-void pump_variables_hold(struct pump_variables *held);
-void pump_variables_settle(struct pump_variables *held);
+void pump_variables_remove(struct pump_variables *removed);
+void pump_variables_restore(struct pump_variables *removed);
 void pump_variables_reset(void);
 
 /* ---- ends of contexts (context_end.c) ----------------------------------------------- */

@@ -71,7 +71,7 @@ bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *loca
 extern uint32_t pump_mapped_reservations;
 
 /* Returns whether the address is in a reservation. */
-bool pump_mapped_holds(CUdeviceptr address);
+bool pump_mapped_contains(CUdeviceptr address);
 
 /* Returns whether [address, +bytes) touches reserved bytes that no device may access. A
  * copy there would be refused without pump. */

@@ -75,12 +75,12 @@ bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *loca
 
 /* ---- look-ups by address -------------------------------------- */
 
-bool pump_mapped_holds(CUdeviceptr address) {
+bool pump_mapped_contains(CUdeviceptr address) {
   if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool holds = mapped_span_find(&mapped_reservations, address) != NULL;
+  bool found = mapped_span_find(&mapped_reservations, address) != NULL;
   pthread_mutex_unlock(&mapped_lock);
-  return holds;
+  return found;
 }
 
 static bool accessible(const struct mapped_mapping *mapping) {

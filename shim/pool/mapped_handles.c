@@ -16,7 +16,7 @@
 #define KEY_MASK (0xffffull << 48)
 
 pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t mapped_yield_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t mapped_real_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Guarded by mapped_lock. */
 static struct mapped_handle handle_buckets[BUCKETS];
@@ -190,8 +190,8 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
   CUmemGenericAllocationHandle real = 0;
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
-  bool held = handle != NULL && handle->references != 0;
-  if (held && --handle->references == 0) {
+  bool referenced = handle != NULL && handle->references != 0;
+  if (referenced && --handle->references == 0) {
     real = handle->real; /* the driver's handle has one reference */
     mapped_handle_settle(handle);
   }
@@ -199,13 +199,13 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
   pthread_mutex_unlock(&mapped_lock);
   mapped_free_pending();
   if (real != 0) *key = real;
-  *result = held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  *result = referenced ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return ours && real == 0;
 }
 
 bool pump_mapped_retain(CUmemGenericAllocationHandle *key, CUdeviceptr address,
                         CUresult *result) {
-  if (key == NULL || !pump_mapped_holds(address)) return false;
+  if (key == NULL || !pump_mapped_contains(address)) return false;
   bool ours;
   pthread_mutex_lock(&mapped_lock);
   const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
@@ -268,7 +268,7 @@ static void become_real(struct mapped_handle *handle, uint64_t real) {
   handle->real = real;
 }
 
-CUresult mapped_handle_yield(struct mapped_handle *handle) {
+CUresult mapped_handle_become_real(struct mapped_handle *handle) {
   CUmemGenericAllocationHandle real;
   CUresult result = make_real(handle, &real);
   if (result == CUDA_SUCCESS) become_real(handle, real);
@@ -291,11 +291,11 @@ static bool lend(struct pump_mapped_loan *loan, CUresult *result) {
 
 bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
                       CUresult *result) {
-  pthread_mutex_lock(&mapped_yield_lock);
+  pthread_mutex_lock(&mapped_real_lock);
   pthread_mutex_lock(&mapped_lock);
   bool can = lend(loan, result);
   pthread_mutex_unlock(&mapped_lock);
-  if (!loan->lent) pthread_mutex_unlock(&mapped_yield_lock);
+  if (!loan->lent) pthread_mutex_unlock(&mapped_real_lock);
   if (*result == CUDA_ERROR_NOT_SUPPORTED)
     mapped_explain(call, "CUDA cannot share memory that pump made pageable", said);
   return can;
@@ -308,7 +308,7 @@ void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {
   bool kept = succeeded && handle != NULL; /* NULL: released by another thread */
   if (kept) become_real(handle, loan->real);
   pthread_mutex_unlock(&mapped_lock);
-  pthread_mutex_unlock(&mapped_yield_lock);
+  pthread_mutex_unlock(&mapped_real_lock);
   if (kept)
     pump_mapped_waits(loan->real);
   else

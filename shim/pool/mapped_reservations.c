@@ -213,7 +213,7 @@ static bool map_real(struct mapped_handle *handle,
         "this memory is already pageable, so the driver cannot map it at this address",
         &said);
   } else if (handle != NULL && handle->real == 0) {
-    *result = mapped_handle_yield(handle);
+    *result = mapped_handle_become_real(handle);
   }
   return *result == CUDA_SUCCESS;
 }
@@ -331,7 +331,7 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
                      CUmemGenericAllocationHandle *key, unsigned long long flags,
                      CUresult *result) {
   bool ours, forward = false;
-  pthread_mutex_lock(&mapped_yield_lock);
+  pthread_mutex_lock(&mapped_real_lock);
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
   struct mapped_reservation *reserved = mapped_reservation_at(address);
@@ -345,7 +345,7 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
     if (forward) mapped_waits_no_more(*key);
   }
   pthread_mutex_unlock(&mapped_lock);
-  pthread_mutex_unlock(&mapped_yield_lock);
+  pthread_mutex_unlock(&mapped_real_lock);
   mapped_free_pending();
   return !forward;
 }
@@ -419,7 +419,7 @@ void pump_mapped_reset(void) {
 
 /* Does not free the records, which another thread may have been changing at the fork. */
 void pump_mapped_fork_child(void) {
-  pthread_mutex_init(&mapped_yield_lock, NULL);
+  pthread_mutex_init(&mapped_real_lock, NULL);
   pthread_mutex_init(&mapped_lock, NULL);
   pthread_mutex_init(&mapped_spans_lock, NULL);
   empty(false);

@@ -62,7 +62,7 @@ extern struct mapped_spans mapped_reservations, mapped_mappings, mapped_homes,
 
 /* Held while it is undecided whether memory becomes the driver's. Taken before
  * mapped_lock. */
-extern pthread_mutex_t mapped_yield_lock;
+extern pthread_mutex_t mapped_real_lock;
 
 /* ---- mapped_handles.c: under the lock ------------------------------ */
 
@@ -75,7 +75,7 @@ void mapped_handle_settle(struct mapped_handle *handle);
 void mapped_home_leave(struct mapped_handle *handle);
 /* Backs the handle with memory that the real driver creates. Requires that pump holds no
  * contents of the handle (`home` is 0). */
-CUresult mapped_handle_yield(struct mapped_handle *handle);
+CUresult mapped_handle_become_real(struct mapped_handle *handle);
 /* Returns whether a handle of the driver is not mapped yet, and forgets that handle. */
 bool mapped_one_waits(void);
 void mapped_waits_no_more(uint64_t real);

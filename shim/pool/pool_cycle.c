@@ -92,7 +92,7 @@ struct draft {
   bool keeps;               /* what lives now keeps its place for the next time */
   uint32_t ticks;           /* of the cycle */
   uint32_t cycles;          /* placed as one: several if something outlives one */
-  uint32_t *lives;          /* lifetimes of requests; 0: permanent, or unknown */
+  uint32_t *lifetimes;      /* lifetimes of requests; 0: permanent, or unknown */
   struct step *steps;
   struct pool_item *items;
   struct pool_room *rooms;
@@ -108,17 +108,17 @@ static bool draft_allocate(struct draft *d) {
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
       pieces += piece->live && s->kind == POOL_LARGE;
   }
-  d->lives = calloc(d->distance, sizeof *d->lives);
+  d->lifetimes = calloc(d->distance, sizeof *d->lifetimes);
   d->steps = calloc(CYCLES_MOST * d->distance, sizeof *d->steps);
   d->items = calloc(CYCLES_MOST * d->distance + pieces, sizeof *d->items);
   d->rooms = calloc(d->room_count, sizeof *d->rooms);
   d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
-  return d->lives != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
+  return d->lifetimes != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
          d->segments != NULL;
 }
 
 static void draft_drop(struct draft *d) {
-  free(d->lives);
+  free(d->lifetimes);
   free(d->steps);
   free(d->items);
   free(d->rooms);
@@ -134,7 +134,7 @@ static const struct record *earlier(const struct draft *d, uint64_t number) {
 
 /* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
  * freed one cycle after the one before it, if that was freed in this cycle. */
-static uint32_t life(const struct draft *d, uint64_t number) {
+static uint32_t lifetime_of(const struct draft *d, uint64_t number) {
   const struct record *record = record_of(d->cycle, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
   if (before == NULL || before->ticks == 0) return 0;
@@ -143,12 +143,12 @@ static uint32_t life(const struct draft *d, uint64_t number) {
 }
 
 /* Adds all lifetimes. If data outlives its iteration, two cycles are placed as one. */
-static void add_lives(struct draft *d) {
+static void add_lifetimes(struct draft *d) {
   uint32_t cycles = CYCLES_MOST * d->distance <= CYCLE_MOST ? CYCLES_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
-    uint32_t ticks = life(d, d->first + i);
-    if (ticks < cycles * d->ticks) d->lives[i] = ticks;
-    if (d->lives[i] >= d->ticks) d->cycles = cycles;
+    uint32_t ticks = lifetime_of(d, d->first + i);
+    if (ticks < cycles * d->ticks) d->lifetimes[i] = ticks;
+    if (d->lifetimes[i] >= d->ticks) d->cycles = cycles;
   }
 }
 
@@ -157,14 +157,14 @@ static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t cycl
   uint32_t begin = record->born - record_of(d->cycle, d->first)->born;
   return (struct pool_item){.length_bytes = record->length_bytes,
                             .begin = cycle * d->ticks + begin,
-                            .ticks = d->lives[i],
+                            .ticks = d->lifetimes[i],
                             .step = (uint32_t)(cycle * d->distance + i)};
 }
 
 /* Returns whether the request of a live piece comes again. */
 static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
   return piece->request >= d->first && piece->request < d->cycle->count &&
-         d->lives[piece->request - d->first] != 0;
+         d->lifetimes[piece->request - d->first] != 0;
 }
 
 static struct pool_item live_item(const struct draft *d,
@@ -195,17 +195,17 @@ static void add_rooms(struct draft *d) {
 static void add_requests(struct draft *d, uint32_t cycle) {
   for (uint64_t i = 0; i < d->distance; i++) {
     const struct record *record = record_of(d->cycle, d->first + i);
-    bool lives = record->ticks == 0;
-    if (lives && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
+    bool alive = record->ticks == 0;
+    if (alive && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
     d->steps[cycle * d->distance + i].length_bytes = record->length_bytes;
-    bool kept = lives && d->keeps && cycle == d->cycles - 1;
-    if (d->lives[i] == 0 || kept) continue;
+    bool kept = alive && d->keeps && cycle == d->cycles - 1;
+    if (d->lifetimes[i] == 0 || kept) continue;
     d->items[d->item_count++] = item_of(d, i, cycle);
   }
 }
 
 static bool draft_place(struct draft *d) {
-  add_lives(d);
+  add_lifetimes(d);
   add_rooms(d);
   uint32_t stay = d->item_count;
   for (uint32_t i = 0; i < d->cycles; i++) add_requests(d, i);

@@ -109,7 +109,8 @@ static int by_peak(const void *one, const void *other) {
   return a->at_peak == b->at_peak ? by_length(a, b) : b->at_peak - a->at_peak;
 }
 
-static bool lives_at(const struct placing *p, const struct pool_item *item, uint32_t tick) {
+static bool is_alive_at(const struct placing *p, const struct pool_item *item,
+                        uint32_t tick) {
   uint32_t age = tick - item->begin;
   if (tick < item->begin) age += p->ticks;
   return age < item->ticks;
@@ -121,13 +122,14 @@ static void mark_peak(struct placing *p) {
   for (uint32_t i = 0; i < p->count; i++) { /* the peak is where an item begins */
     uint64_t bytes = 0;
     for (uint32_t j = 0; j < p->count; j++)
-      if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
+      if (is_alive_at(p, &p->items[j], p->items[i].begin))
+        bytes += p->items[j].length_bytes;
     if (bytes <= p->peak_bytes) continue;
     p->peak_bytes = bytes;
     peak = p->items[i].begin;
   }
   for (uint32_t i = p->stay; i < p->count; i++)
-    p->items[i].at_peak = lives_at(p, &p->items[i], peak);
+    p->items[i].at_peak = is_alive_at(p, &p->items[i], peak);
 }
 
 static struct gap find_gap(struct placing *p, const struct pool_item *item) {
@@ -299,7 +301,7 @@ static bool is_used(const struct placing *p, uint32_t room) {
 static uint32_t next_room(const struct placing *p, const bool *tried, bool shortest) {
   uint32_t best = POOL_NONE;
   for (uint32_t r = 0; r < p->room_count; r++) {
-    if (tried[r] || p->rooms[r].held || p->rooms[r].left_out) continue;
+    if (tried[r] || p->rooms[r].occupied || p->rooms[r].left_out) continue;
     uint64_t length_bytes = p->rooms[r].length_bytes;
     if (best == POOL_NONE || (shortest ? length_bytes < p->rooms[best].length_bytes
                                        : length_bytes > p->rooms[best].length_bytes))
@@ -329,8 +331,8 @@ uint64_t pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint
                       .looks_most = looks_most};
   bool *tried = calloc(room_count, sizeof *tried);
   p.others = calloc(count, sizeof *p.others);
-  for (uint32_t r = 0; r < room_count; r++) rooms[r].held = rooms[r].left_out = false;
-  for (uint32_t i = 0; i < stay; i++) rooms[items[i].room].held = true;
+  for (uint32_t r = 0; r < room_count; r++) rooms[r].occupied = rooms[r].left_out = false;
+  for (uint32_t i = 0; i < stay; i++) rooms[items[i].room].occupied = true;
   mark_peak(&p);
   bool fits = tried != NULL && p.others != NULL && may_fit(&p) &&
               (place(&p) || place_displacing(&p));

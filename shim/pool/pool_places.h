@@ -17,7 +17,7 @@
 
 struct pool_item {
   uint64_t length_bytes, offset_bytes;
-  uint32_t begin, ticks; /* when its life begins in the cycle, how long it lasts */
+  uint32_t begin, ticks; /* when it is allocated in the cycle, and for how long */
   uint32_t room;         /* number of its segment */
   uint32_t step;         /* for the caller */
   uint32_t behind;       /* next one in its room by offset; POOL_NONE: it is the last */
@@ -29,7 +29,7 @@ struct pool_item {
 
 struct pool_room {
   uint64_t length_bytes;
-  bool held;      /* something is here already */
+  bool occupied;  /* something is here already */
   bool left_out;  /* nothing of the cycle is here */
   uint32_t first; /* item with the lowest offset */
 };

@@ -86,14 +86,14 @@ struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
     return NULL;
   }
   struct pump_marker *marker = &pool->markers[pump_marker_number_of(*ticket)];
-  PUMP_STORE(&marker->held, 1);
+  PUMP_STORE(&marker->in_use, 1);
   return marker;
 }
 
 void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marker,
                       uint32_t ticket) {
   pump_marker_queue_push(queue, ticket); /* as many cells as markers: never full */
-  PUMP_STORE_RELEASE(&marker->held, 0);
+  PUMP_STORE_RELEASE(&marker->in_use, 0);
 }
 
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
@@ -137,7 +137,7 @@ void pump_marker_fork_child(void) {
     if (!pool->ready) continue; /* a fork must not copy untouched pages */
     pool->ready = false;
     pool->epoch = 0;
-    for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].held = 0;
+    for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].in_use = 0;
   }
   memset(pump_marker_sleepers, 0, sizeof pump_marker_sleepers);
 }

@@ -78,7 +78,7 @@ static void release(struct pump_graph_exec *exec) {
 }
 
 /* Returns the graph, which the caller must release, or NULL if it is unknown. */
-static struct pump_graph_exec *hold(CUgraphExec handle) {
+static struct pump_graph_exec *acquire_exec(CUgraphExec handle) {
   pthread_mutex_lock(&table_lock);
   struct pump_graph_exec *exec = *find(handle);
   if (exec != NULL) exec->references++;
@@ -195,7 +195,7 @@ static void say_unknown(void) {
 void pump_graph_launched(CUgraphExec handle, struct pump_at at) {
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   bool known = exec != NULL;
   if (known) {
     pthread_mutex_lock(&exec->lock);
@@ -216,7 +216,7 @@ void pump_graph_launched(CUgraphExec handle, struct pump_at at) {
 
 void pump_graph_count_memory(CUgraphExec handle) {
   uint32_t era = PUMP_LOAD(&pump_graph_memory_era);
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   if (exec != NULL && exec->allocates &&
       __atomic_exchange_n(&exec->counted_in, era, __ATOMIC_RELAXED) != era)
     pump_graph_memory_look();
@@ -330,7 +330,7 @@ static void enable(struct pump_graph_exec *exec, CUgraphNode handle, bool enable
 void pump_graph_changed(CUgraphExec handle, const struct pump_graph_change *change) {
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   if (exec != NULL) {
     pthread_mutex_lock(&exec->lock);
     if (change->graph != NULL)

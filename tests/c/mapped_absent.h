@@ -29,7 +29,7 @@ ABSENT(pump_mapped_set_access, CUdeviceptr address, size_t bytes,
        const CUmemAccessDesc *access, size_t count, CUresult *result)
 ABSENT(pump_mapped_get_access, unsigned long long *flags, const CUmemLocation *location,
        CUdeviceptr address, CUresult *result)
-ABSENT(pump_mapped_holds, CUdeviceptr address)
+ABSENT(pump_mapped_contains, CUdeviceptr address)
 ABSENT(pump_mapped_gap, CUdeviceptr address, uint64_t bytes)
 ABSENT(pump_mapped_piece, CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live)
 ABSENT(pump_mapped_find, CUdeviceptr address, struct pump_mapping *mapping)

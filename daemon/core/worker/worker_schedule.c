@@ -82,7 +82,7 @@ static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t dev
   for (; schedule->taken[direction] < taken; schedule->taken[direction]++) {
     uint32_t index = schedule->indices[direction][schedule->taken[direction]];
     schedule->left[direction] -= m->transfers.all[index].blocks;
-    schedule_taken(m, index, valid_seq);
+    schedule_note_taken(m, index, valid_seq);
     m->schedules.running[m->schedules.running_count++] = (uint16_t)index;
     m->schedules.changes++;
   }
@@ -165,7 +165,8 @@ static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     adopt(shm, m, device, direction, turn);
     while (schedule->count[direction] > schedule->taken[direction])
-      schedule_give_back(m, schedule->indices[direction][--schedule->count[direction]]);
+      schedule_release_transfer(m,
+                                schedule->indices[direction][--schedule->count[direction]]);
   }
 }
 
@@ -213,8 +214,9 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   model_duplicates_anew(m, device);
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     const struct schedule_entry *scheduled = found->entries[direction];
-    uint32_t count = schedule_hold(m, device, direction, scheduled, found->count[direction],
-                                   schedule->indices[direction]);
+    uint32_t count =
+        schedule_make_transfers(m, device, direction, scheduled, found->count[direction],
+                                schedule->indices[direction]);
     schedule->blocks[direction] = 0;
     for (uint32_t i = 0; i < count; i++) {
       struct transfer *transfer = &m->transfers.all[schedule->indices[direction][i]];
@@ -245,7 +247,7 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
 
 /* Returns whether an entry was refused and no further operation was read since. A new
  * schedule would only repeat the refused entry. */
-static bool is_held_back(const struct pump_model *m, const struct device *device) {
+static bool waits_after_refusal(const struct pump_model *m, const struct device *device) {
   int64_t observed = (int64_t)m->totals.observed_seq;
   return device->held_at[PUMP_TO_GPU] >= observed ||
          device->held_at[PUMP_TO_HOST] >= observed;
@@ -255,10 +257,11 @@ static bool is_held_back(const struct pump_model *m, const struct device *device
 static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
                    uint32_t device) {
   const struct schedule *schedule = &m->schedules.all[device];
-  if (!m->devices[device].known || is_held_back(m, &m->devices[device])) return false;
+  if (!m->devices[device].known || waits_after_refusal(m, &m->devices[device]))
+    return false;
   if (schedule->incomplete && has_compared(m)) return true;
   bool valid = PUMP_LOAD(&shm->header.valid_seq) == PUMP_ALL_VALID;
-  if (valid && schedule_holds(m, device)) return false;
+  if (valid && schedule_is_valid(m, device)) return false;
   return schedule->in_force || schedule->stamp != m->schedules.changes ||
          schedule_has_grown(m, device) || schedule->executed != m->totals.operations;
 }

@@ -121,7 +121,7 @@ uint32_t vd_card_reclaim_locked(void) {
   if (own.card == NULL) return 0;
   for (uint32_t i = 0; i < own.capacity.owners; i++) {
     if (i == own.owner || gpu_owner_get(vd.engine, i, &info) != GPU_OK) continue;
-    if (card_process_lives(&own.card->processes[i])) continue;
+    if (card_process_is_alive(&own.card->processes[i])) continue;
     vd_log("shared card \"%s\": process %d ended, %.1f MiB are free again", own.name,
            own.card->processes[i].pid,
            (double)(info.plain_bytes + info.resident_bytes) / (1 << 20));
@@ -221,7 +221,7 @@ static const struct card *look(int file) {
 
 static int32_t living_process(const struct card *card) {
   for (uint32_t i = 0; i < GPU_MAX_OWNERS; i++)
-    if (card_process_lives(&card->processes[i])) return card->processes[i].pid;
+    if (card_process_is_alive(&card->processes[i])) return card->processes[i].pid;
   return 0;
 }
 

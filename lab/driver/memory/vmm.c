@@ -103,13 +103,13 @@ static void end_if_unused_locked(struct physical *physical) {
 CUresult vd_cuMemRelease(CUmemGenericAllocationHandle handle) {
   vd_lock();
   struct physical *physical = physical_of(handle);
-  bool held = physical != NULL && physical->references != 0;
-  if (held) {
+  bool referenced = physical != NULL && physical->references != 0;
+  if (referenced) {
     physical->references--;
     end_if_unused_locked(physical);
   }
   vd_unlock();
-  return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return referenced ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vd_cuMemGetAllocationGranularity(size_t *granularity,

@@ -44,21 +44,21 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
 uint64_t harness_need, harness_others; /* needs on device 0: ours, others' */
 uint8_t harness_card;
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu) {
   if (device != 0 || PUMP_LOAD(&harness_need) == 0) return false;
-  *card = (struct pump_card){.uuid = "card", .found_bytes = 1ull << 40};
-  card->uuid[15] = harness_card;
-  card->need_bytes = PUMP_LOAD(&harness_need);
+  *gpu = (struct pump_gpu_use){.uuid = "gpu", .found_bytes = 1ull << 40};
+  gpu->uuid[15] = harness_card;
+  gpu->need_bytes = PUMP_LOAD(&harness_need);
   return true;
 }
 
 uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
   uint64_t found, sum = 0;
-  uint32_t same =
-      pump_neighbours_on(neighbours, (const uint8_t *)"card\0\0\0\0\0\0\0\0\0\0\0", &found);
+  uint32_t same = pump_neighbours_count(
+      neighbours, (const uint8_t *)"gpu\0\0\0\0\0\0\0\0\0\0\0\0", &found);
   for (uint32_t i = 0; i < neighbours->count; i++) {
-    sum += neighbours->cards[i].need_bytes;
-    same += neighbours->cards[i].uuid[15] != 0; /* a script has named another GPU */
+    sum += neighbours->gpus[i].need_bytes;
+    same += neighbours->gpus[i].uuid[15] != 0; /* a script has named another GPU */
   }
   CHECK(same == neighbours->count);
   PUMP_STORE(&harness_others, sum);

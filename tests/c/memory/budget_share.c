@@ -54,15 +54,15 @@ void pump_limit_room(uint64_t *left, uint64_t *whole) {
 }
 /* Contents of the ledger. */
 static struct pump_neighbours others;
-static struct pump_card told;
+static struct pump_gpu_use told;
 static int blind; /* errno of the next read of the ledger */
-int pump_claims_cards(struct pump_neighbours *neighbours) {
+int pump_claims_read_gpus(struct pump_neighbours *neighbours) {
   if (blind == 0) *neighbours = others;
   return -blind;
 }
-int pump_claims_publish(const struct pump_card *cards, uint32_t count) {
+int pump_claims_publish(const struct pump_gpu_use *gpus, uint32_t count) {
   CHECK(count == PUMP_MAX_DEVICES);
-  told = cards[2];
+  told = gpus[2];
   return 0;
 }
 static uint64_t now_ns = 1000000000000;
@@ -333,12 +333,12 @@ static void without_a_request_no_budget_changes(void) {
 }
 
 /* Adds another process on device 2, or on another GPU; sizes in blocks. */
-static void neighbour(uint8_t card, uint64_t found, uint64_t plain, uint64_t need) {
-  struct pump_card *one = &others.cards[others.count++];
-  *one = (struct pump_card){.found_bytes = found * BLOCK,
-                            .plain_bytes = plain * BLOCK,
-                            .need_bytes = need * BLOCK};
-  memset(one->uuid, card, sizeof one->uuid);
+static void neighbour(uint8_t gpu, uint64_t found, uint64_t plain, uint64_t need) {
+  struct pump_gpu_use *one = &others.gpus[others.count++];
+  *one = (struct pump_gpu_use){.found_bytes = found * BLOCK,
+                               .plain_bytes = plain * BLOCK,
+                               .need_bytes = need * BLOCK};
+  memset(one->uuid, gpu, sizeof one->uuid);
 }
 
 /* Returns this process's share of the device after its next refresh, in blocks. */
@@ -365,14 +365,14 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(device->neighbours == 0);
   neighbour(2, 5, 0, 0); /* it has only just started */
   CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1);
-  others.cards[0].need_bytes = 100 * BLOCK;
+  others.gpus[0].need_bytes = 100 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS && pump_draining());
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit */
   now_ns += IDLE_NS;
   CHECK(share(device) == MOST_BLOCKS - 100);
   uint64_t activity = pump_shm->header.activity;
   CHECK(share(device) == MOST_BLOCKS - 100 && pump_shm->header.activity == activity);
-  others.cards[0].need_bytes = 2000 * BLOCK;
+  others.gpus[0].need_bytes = 2000 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS / 2 && pump_shm->header.activity == activity + 1);
   neighbour(2, 5, 0, 70); /* needs less than its third, and the rest is shared */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
@@ -389,7 +389,7 @@ static void what_cannot_make_way_is_left_to_its_owner(void) {
   struct pump_device *device = prepared("");
   neighbour(2, FREE_BLOCKS, 800, 800);
   CHECK(share(device) == MOST_BLOCKS - 800);
-  others.cards[0].need_bytes = 900 * BLOCK; /* more than its half, so it gets no more */
+  others.gpus[0].need_bytes = 900 * BLOCK; /* more than its half, so it gets no more */
   CHECK(share(device) == MOST_BLOCKS - 800);
 }
 
