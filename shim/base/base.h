@@ -195,6 +195,6 @@ void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pump_say_result(const char *text);
 
 /* Writes "512 bytes", "512 KiB", "512 MiB" or "23.4 GiB"; returns the length. */
-size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
+size_t pump_bytes_text(char *text, size_t capacity, uint64_t bytes);
 
 #endif

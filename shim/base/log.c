@@ -205,9 +205,9 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
 static size_t format_line(char line[LINE_BYTES], const char *format, va_list arguments) {
   static const char prefix[] = "pump: ";
   memcpy(line, prefix, sizeof prefix - 1);
-  size_t used = sizeof prefix - 1, room = LINE_BYTES - used - 1;
-  int n = vsnprintf(line + used, room, format, arguments);
-  if (n > 0) used += (size_t)n < room ? (size_t)n : room - 1;
+  size_t used = sizeof prefix - 1, capacity = LINE_BYTES - used - 1;
+  int n = vsnprintf(line + used, capacity, format, arguments);
+  if (n > 0) used += (size_t)n < capacity ? (size_t)n : capacity - 1;
   for (size_t i = 0; i < used; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = ' ';
   line[used++] = '\n';
@@ -269,12 +269,12 @@ void pump_say_result(const char *text) {
     say_result("[%s] %s", name, text);
 }
 
-size_t pump_bytes_text(char *text, size_t room, uint64_t bytes) {
+size_t pump_bytes_text(char *text, size_t capacity, uint64_t bytes) {
   unsigned long long count = bytes;
-  int n = bytes < 1024             ? snprintf(text, room, "%llu bytes", count)
-          : bytes < 1u << 20       ? snprintf(text, room, "%llu KiB", count >> 10)
-          : bytes < 10240ull << 20 ? snprintf(text, room, "%llu MiB", count >> 20)
-                                   : snprintf(text, room, "%llu.%llu GiB", count >> 30,
+  int n = bytes < 1024             ? snprintf(text, capacity, "%llu bytes", count)
+          : bytes < 1u << 20       ? snprintf(text, capacity, "%llu KiB", count >> 10)
+          : bytes < 10240ull << 20 ? snprintf(text, capacity, "%llu MiB", count >> 20)
+                                   : snprintf(text, capacity, "%llu.%llu GiB", count >> 30,
                                               (count & ((1u << 30) - 1)) * 10 >> 30);
   return n < 0 ? 0 : (size_t)n;
 }

@@ -274,7 +274,7 @@ static void finish_oldest(struct mover *mover) {
 
 /* Reserves `bytes`, waiting if necessary. Cannot deadlock: a mover finishes its own
  * slices before it waits. */
-static void wait_for_room(struct mover *mover, uint32_t bytes) {
+static void wait_for_space(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;
   uint32_t bound = pump_flight_bound(mover->role.set->device, mover->role.direction);
   while (!pump_flight_reserve(direction, bytes, bound)) {
@@ -284,7 +284,8 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
     }
     __atomic_fetch_add(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t in_flight = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
-    if (in_flight != 0) pump_futex_sleep(&direction->flight_bytes, in_flight, PUMP_ROOM_NS);
+    if (in_flight != 0)
+      pump_futex_sleep(&direction->flight_bytes, in_flight, PUMP_SPACE_NS);
     __atomic_fetch_sub(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
   }
 }
@@ -303,7 +304,7 @@ static void submit_or_refuse(struct mover *mover, const struct job *job) {
   }
   uint32_t bytes = (uint32_t)job->command.length_bytes;
   uint32_t device = mover->role.set->device, next = next_lane(mover);
-  wait_for_room(mover, bytes);
+  wait_for_space(mover, bytes);
   struct lane *lane = &mover->lanes[next];
   lane->job = *job;
   uint64_t address;

@@ -162,8 +162,8 @@ int pump_page_map_mapped(struct pump_page_map map, uint64_t address);
 uint32_t pump_flight_bound(uint32_t device, uint32_t direction);
 /* Returns whether the driver may get `bytes` more. Neither `most_bytes` nor the
  * direction's bound may be exceeded, except by a single slice. */
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
-                          uint32_t most_bytes);
+bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
+                      uint32_t most_bytes);
 /* Reserves bytes in the driver, unless they would exceed `bound`. Releases them again. */
 bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound);
 void pump_flight_release(struct pump_direction *direction, uint32_t bytes);

@@ -15,14 +15,14 @@ static bool fits(uint64_t in_flight, uint64_t bytes, uint32_t bound) {
   return in_flight == 0 || (in_flight < bound && bytes <= bound - in_flight);
 }
 
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
-                          uint32_t most_bytes) {
+bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
+                      uint32_t most_bytes) {
   struct pump_direction *state = &pump_executors_of(device)->directions[direction];
   uint32_t bound = pump_flight_bound(device, direction);
   if (bound > most_bytes) bound = most_bytes;
-  bool has_room = fits(PUMP_LOAD(&state->flight_bytes), bytes, bound);
-  if (pump_recording && !has_room) PUMP_STORE(&state->lacked_ns, pump_now_ns());
-  return has_room;
+  bool fit = fits(PUMP_LOAD(&state->flight_bytes), bytes, bound);
+  if (pump_recording && !fit) PUMP_STORE(&state->lacked_ns, pump_now_ns());
+  return fit;
 }
 
 bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound) {

@@ -65,8 +65,8 @@ static bool has_waited(uint32_t device, const struct pump_entry *entry) {
 
 static bool may_go(uint32_t device, uint32_t direction, const struct pump_entry *entry) {
   return has_waited(device, entry) &&
-         pump_flight_has_room(device, direction, entry->command.length_bytes,
-                              bound_of(direction, entry));
+         pump_flight_fits(device, direction, entry->command.length_bytes,
+                          bound_of(direction, entry));
 }
 
 bool pump_schedule_ready(uint32_t device, uint32_t direction) {

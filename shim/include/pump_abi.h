@@ -217,8 +217,8 @@ struct pump_header {
   /* one cache line for each word that a thread spins or sleeps on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];
-  uint64_t event_tail; /* next position that producers reserve */
-  uint64_t event_room; /* producers: positions below it are known to be free */
+  uint64_t event_tail;     /* next position that producers reserve */
+  uint64_t event_free_end; /* producers: positions below it are known to be free */
   uint64_t pad1[6];
   uint64_t event_head; /* next position the worker reads */
   uint64_t pad2[7];

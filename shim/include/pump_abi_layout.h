@@ -39,7 +39,7 @@ PUMP_ASSERT_OFFSET(pump_header, stop_ended_ns, 96);
 PUMP_ASSERT_OFFSET(pump_header, issuers, 112);
 PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
 PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
-PUMP_ASSERT_OFFSET(pump_header, event_room, 200);
+PUMP_ASSERT_OFFSET(pump_header, event_free_end, 200);
 PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
 PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
 PUMP_ASSERT_OFFSET(pump_header, worker_wakes, 324);

@@ -104,16 +104,16 @@ static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t po
 
 /* Reserves `count` consecutive records. If the ring is full, returns false and changes
  * nothing. The head is in another core's cache line, so its last known value is kept next
- * to the tail (event_room) and checked first. */
+ * to the tail (event_free_end) and checked first. */
 static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
                                       uint64_t *position) {
   uint64_t tail = PUMP_LOAD(&shm->header.event_tail);
   for (;;) {
     /* Acquire, here and for the head: the worker reads a record before it moves the head,
      * so our writes after these loads cannot reach its copy. A producer that saw the head
-     * passes this on with its release of event_room. */
-    uint64_t room = PUMP_LOAD_ACQUIRE(&shm->header.event_room);
-    if (room - tail > PUMP_EVENT_SLOTS || room - tail < count) {
+     * passes this on with its release of event_free_end. */
+    uint64_t end = PUMP_LOAD_ACQUIRE(&shm->header.event_free_end);
+    if (end - tail > PUMP_EVENT_SLOTS || end - tail < count) {
       uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
       if (tail + count - head > PUMP_EVENT_SLOTS) {
         /* Full, or others have reserved and the worker has read since our loads. */
@@ -122,7 +122,7 @@ static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
         tail = now;
         continue;
       }
-      PUMP_STORE_RELEASE(&shm->header.event_room, head + PUMP_EVENT_SLOTS);
+      PUMP_STORE_RELEASE(&shm->header.event_free_end, head + PUMP_EVENT_SLOTS);
     }
     if (__atomic_compare_exchange_n(&shm->header.event_tail, &tail, tail + count, true,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {

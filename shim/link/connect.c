@@ -214,12 +214,12 @@ static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
 
 /* ---- asking for a pumpd ------------------------------------------------------- */
 
-bool pump_link_runtime_folder(char *path, size_t room) {
+bool pump_link_runtime_folder(char *path, size_t capacity) {
   const char *session = getenv("XDG_RUNTIME_DIR");
   int length = session != NULL && session[0] == '/'
-                   ? snprintf(path, room, "%s", session)
-                   : snprintf(path, room, "/run/user/%u", (unsigned)geteuid());
-  return length > 0 && (size_t)length < room;
+                   ? snprintf(path, capacity, "%s", session)
+                   : snprintf(path, capacity, "/run/user/%u", (unsigned)geteuid());
+  return length > 0 && (size_t)length < capacity;
 }
 
 static bool find_activator(char path[PATH_BYTES]) {

@@ -48,8 +48,8 @@ static bool read_sound_job(int file, struct claims_job *job) {
 
 static void add(struct pump_claims *c, const struct claims_entry *entry,
                 uint64_t first_bytes, uid_t user) {
-  uint64_t room = UINT64_MAX / 4 - c->bytes; /* false entries must not overflow sums */
-  uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
+  uint64_t most = UINT64_MAX / 4 - c->bytes; /* false entries must not overflow sums */
+  uint64_t bytes = entry->claimed_bytes < most ? entry->claimed_bytes : most;
   uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
   c->bytes += bytes;
   c->pending_bytes += pending;

@@ -393,7 +393,7 @@ void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes
                         size_t *total_bytes) {
   if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
     uint64_t left, whole;
-    pump_limit_room(&left, &whole);
+    pump_limit_read(&left, &whole);
     left = left + idle_bytes < whole ? left + idle_bytes : whole;
     if (total_bytes != NULL && whole > *total_bytes && whole != UINT64_MAX)
       *total_bytes = whole;

@@ -11,7 +11,7 @@
 /* ---- host memory (host_memory.c) -------------------------------------- */
 
 /* Reads a whole small file as text; -errno if it cannot be read or is empty. */
-int pump_text_read(const char *path, char *text, size_t room);
+int pump_text_read(const char *path, char *text, size_t capacity);
 
 /* A level of host memory: the machine, or a cgroup with a limit. */
 struct pump_host_level {

@@ -294,8 +294,8 @@ void pump_peer_reset(void);
 /* ---- limit --------------------------------------------------------------- */
 
 /* Returns 0 if `bytes` (whole blocks) more may be converted; they then count until
- * returned. Returns -ENOSPC if the host could not take them, but the device has room for
- * them as plain memory. Else returns -ENOMEM, after one line on stderr with the limit and
+ * returned. Returns -ENOSPC if the host could not take them, but they fit on the
+ * device as plain memory. Else returns -ENOMEM, after one line on stderr with the limit and
  * the remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
 /* Does the same without the line, for a caller that can still free memory and retry. */
@@ -304,6 +304,6 @@ void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
 /* Reports the bytes that may still be converted (`left`), and in total (`whole`;
  * UINT64_MAX if nothing bounds them). */
-void pump_limit_room(uint64_t *left, uint64_t *whole);
+void pump_limit_read(uint64_t *left, uint64_t *whole);
 
 #endif

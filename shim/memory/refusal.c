@@ -11,12 +11,12 @@
 #define MIB (1u << 20)
 
 /* Writes the rule for --keep-device with which `caller` gets device memory. */
-static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes) {
+static void rule_for(char *text, size_t capacity, const char *caller, uint64_t bytes) {
   const char *end = strstr(caller, ".so");
   if (strncmp(caller, "lib", 3) == 0 && end != NULL)
-    snprintf(text, room, "library=%.*s", (int)(end - caller), caller);
+    snprintf(text, capacity, "library=%.*s", (int)(end - caller), caller);
   else
-    snprintf(text, room, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
+    snprintf(text, capacity, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
 }
 
 void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,

@@ -16,12 +16,12 @@ void pump_contexts_unlearn(void) {
 
 /* Keeps a removed range, to put it back if the context survives; false: out of memory. */
 static bool remember(struct pump_context_end *end, const struct pump_range_info *info) {
-  if (end->count == end->room) {
-    size_t room = end->room == 0 ? 64 : 2 * end->room;
-    void *grown = realloc(end->ranges, room * sizeof *end->ranges);
+  if (end->count == end->capacity) {
+    size_t capacity = end->capacity == 0 ? 64 : 2 * end->capacity;
+    void *grown = realloc(end->ranges, capacity * sizeof *end->ranges);
     if (grown == NULL) return false;
     end->ranges = grown;
-    end->room = room;
+    end->capacity = capacity;
   }
   end->ranges[end->count++] = *info;
   return true;

@@ -14,7 +14,7 @@ CUresult pump_allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_b
 CUresult pump_free(CUdeviceptr address);
 
 /* Makes a range of managed memory of the program, on the current device. Counts it as
- * plain if the table has no room. */
+ * plain if the table is full. */
 void pump_managed_track(CUdeviceptr address, size_t bytes);
 
 /* Counts memory that the driver's own pools have handed out on the current device, after
@@ -58,7 +58,7 @@ void pump_variables_reset(void);
  * the device may be moving them. They are put back if the context survives. */
 struct pump_context_end {
   CUcontext context; /* NULL: no context ends */
-  size_t count, room;
+  size_t count, capacity;
   struct pump_range_info *ranges;
 };
 /* Called before the real call, outside the guard. */

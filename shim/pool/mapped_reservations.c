@@ -101,7 +101,7 @@ struct mapped_reservation *mapped_reservation_at(CUdeviceptr address) {
 /* Returns whether the host could take it all, or as much as the device may hold. */
 static bool host_takes(uint32_t device, uint64_t bytes) {
   uint64_t left, whole, most = PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return left >= (bytes < most ? bytes : most);
 }
 

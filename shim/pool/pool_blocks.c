@@ -417,7 +417,7 @@ bool pool_segment_idle(const struct pool_segment *segment) {
 static struct pump_pool_map *new_map(uint32_t words) {
   for (struct pump_pool_map **link = &spare_maps; *link != NULL; link = &(*link)->next) {
     struct pump_pool_map *map = *link;
-    if (map->room < words || map->room / 2 > words) continue;
+    if (map->capacity < words || map->capacity / 2 > words) continue;
     *link = map->next;
     PUMP_STORE(&map->words, words);
     return map;

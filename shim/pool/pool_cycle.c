@@ -95,33 +95,33 @@ struct draft {
   uint32_t *lifetimes;      /* lifetimes of requests; 0: permanent, or unknown */
   struct step *steps;
   struct pool_item *items;
-  struct pool_room *rooms;
+  struct pool_strip *strips;
   struct pool_segment **segments;
-  uint32_t item_count, room_count;
+  uint32_t item_count, strip_count;
   uint64_t beyond_bytes; /* result of pool_place */
 };
 
 static bool draft_allocate(struct draft *d) {
   uint32_t pieces = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
-    d->room_count += s->kind == POOL_LARGE;
+    d->strip_count += s->kind == POOL_LARGE;
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
       pieces += piece->live && s->kind == POOL_LARGE;
   }
   d->lifetimes = calloc(d->distance, sizeof *d->lifetimes);
   d->steps = calloc(CYCLES_MOST * d->distance, sizeof *d->steps);
   d->items = calloc(CYCLES_MOST * d->distance + pieces, sizeof *d->items);
-  d->rooms = calloc(d->room_count, sizeof *d->rooms);
-  d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
-  return d->lifetimes != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
-         d->segments != NULL;
+  d->strips = calloc(d->strip_count, sizeof *d->strips);
+  d->segments = calloc(d->strip_count, sizeof(struct pool_segment *));
+  return d->lifetimes != NULL && d->steps != NULL && d->items != NULL &&
+         d->strips != NULL && d->segments != NULL;
 }
 
 static void draft_drop(struct draft *d) {
   free(d->lifetimes);
   free(d->steps);
   free(d->items);
-  free(d->rooms);
+  free(d->strips);
   free(d->segments);
 }
 
@@ -174,21 +174,21 @@ static struct pool_item live_item(const struct draft *d,
   return (struct pool_item){.ticks = d->cycles * d->ticks, .step = POOL_NONE};
 }
 
-static void add_rooms(struct draft *d) {
-  uint32_t room = 0;
+static void add_strips(struct draft *d) {
+  uint32_t strip = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     if (s->kind != POOL_LARGE) continue;
-    d->segments[room] = s;
-    d->rooms[room].length_bytes = s->length_bytes;
+    d->segments[strip] = s;
+    d->strips[strip].length_bytes = s->length_bytes;
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after) {
       if (!piece->live || (!d->keeps && comes_again(d, piece))) continue;
       struct pool_item item = live_item(d, piece);
       item.length_bytes = piece->length_bytes;
       item.offset_bytes = piece->base - s->base;
-      item.room = room;
+      item.strip = strip;
       d->items[d->item_count++] = item;
     }
-    room++;
+    strip++;
   }
 }
 
@@ -206,13 +206,13 @@ static void add_requests(struct draft *d, uint32_t cycle) {
 
 static bool draft_place(struct draft *d) {
   add_lifetimes(d);
-  add_rooms(d);
+  add_strips(d);
   uint32_t stay = d->item_count;
   for (uint32_t i = 0; i < d->cycles; i++) add_requests(d, i);
   if (d->item_count == stay) return false;
   d->beyond_bytes = pool_place(d->items, d->item_count, stay, d->cycles * d->ticks,
-                               d->rooms, d->room_count, LOOKS_MOST);
-  return d->beyond_bytes != POOL_NO_ROOM;
+                               d->strips, d->strip_count, LOOKS_MOST);
+  return d->beyond_bytes != POOL_NO_FIT;
 }
 
 /* Adopts the places of the draft. */
@@ -221,11 +221,11 @@ static void draft_use(struct draft *d) {
   for (uint32_t i = 0; i < d->item_count; i++) {
     if (d->items[i].step == POOL_NONE) continue;
     struct step *step = &d->steps[d->items[i].step];
-    step->segment = d->segments[d->items[i].room];
+    step->segment = d->segments[d->items[i].strip];
     step->offset_bytes = d->items[i].offset_bytes;
   }
-  for (uint32_t r = 0; r < d->room_count; r++)
-    if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
+  for (uint32_t r = 0; r < d->strip_count; r++)
+    if (d->strips[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
   cycle->steps = d->steps;
   cycle->step_count = (uint32_t)(d->cycles * d->distance);
   cycle->next = 0;
@@ -243,7 +243,7 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
                       .distance = distance,
                       .keeps = keeps,
                       .cycles = 1,
-                      .beyond_bytes = POOL_NO_ROOM};
+                      .beyond_bytes = POOL_NO_FIT};
   d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
   return draft_allocate(d) && draft_place(d);
 }
@@ -251,7 +251,7 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are
  * freed; pieces that keep it may cost segments. */
 static bool set_steps(struct pool_arena *arena, uint64_t distance) {
-  struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
+  struct draft kept, moved = {.beyond_bytes = POOL_NO_FIT};
   bool set = draft_of(&kept, arena, distance, true);
   if (!set || kept.beyond_bytes >= POOL_SEGMENT_LARGE_BYTES)
     set |= draft_of(&moved, arena, distance, false);

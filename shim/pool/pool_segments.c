@@ -101,7 +101,7 @@ static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
   uint64_t least = kind == POOL_SMALL ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
   uint64_t left, whole;
   if (requested_bytes >= least) return requested_bytes;
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return least <= left / 2 ? least : requested_bytes;
 }
 

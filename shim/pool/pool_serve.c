@@ -152,7 +152,7 @@ static bool may_spread(const struct request *request) {
   uint64_t left, whole, bytes = request->length_bytes;
   if (bytes < POOL_SEGMENT_LARGE_BYTES) bytes = POOL_SEGMENT_LARGE_BYTES;
   if (arena->reserved_bytes + bytes > SPREAD * arena->peak_bytes) return false;
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return left > bytes && left - bytes >= whole / 2;
 }
 

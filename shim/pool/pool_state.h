@@ -132,7 +132,7 @@ struct pool_arena {
   struct pool_bins clean;
   struct pool_stream streams[POOL_STREAMS]; /* at index number - 1 */
   CUevent *spare;                           /* events that are not in use */
-  uint32_t spare_count, spare_room;
+  uint32_t spare_count, spare_capacity;
   struct pool_dead dead;
   struct pool_cycle *cycle; /* NULL: no requests are recorded */
 };
@@ -245,7 +245,7 @@ uint64_t pool_pending_bytes(const struct pool_arena *arena);
 
 /* ---- segments (pool_segments.c) -------------------------------------------------- */
 
-/* Adds a segment with room for `length_bytes` to the arena. Requires the lock, and
+/* Adds a segment of at least `length_bytes` to the arena. Requires the lock, and
  * releases it in between. Returns 0; -EAGAIN: the driver's own pool has to serve;
  * -ENOMEM: out of memory, which the caller explains. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);

@@ -95,15 +95,15 @@ uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at) {
 /* ---- events ------------------------------------------------------------------- */
 
 static void keep_event(struct pool_arena *arena, CUevent event) {
-  if (arena->spare_count == arena->spare_room) {
-    uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
-    CUevent *larger = realloc(arena->spare, room * sizeof *larger);
+  if (arena->spare_count == arena->spare_capacity) {
+    uint32_t capacity = arena->spare_capacity == 0 ? 64 : arena->spare_capacity * 2;
+    CUevent *larger = realloc(arena->spare, capacity * sizeof *larger);
     if (larger == NULL) { /* it is not recorded: nothing waits for it */
       pump_real.cuEventDestroy_v2(event);
       return;
     }
     arena->spare = larger;
-    arena->spare_room = room;
+    arena->spare_capacity = capacity;
   }
   arena->spare[arena->spare_count++] = event;
 }

@@ -76,10 +76,10 @@ void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t o
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
   struct pump_hit hit;
   if (bytes == 0 || !pump_range_lookup(address, &hit)) return;
-  uint64_t begin = address - hit.base, room = hit.length_bytes - begin;
-  if (PUMP_UNLIKELY(bytes > room && hit.by_handle)) /* continues in the next mapping */
-    pump_op_bytes(op, address + room, bytes - room, access);
-  uint64_t end = begin + (bytes < room ? bytes : room);
+  uint64_t begin = address - hit.base, left = hit.length_bytes - begin;
+  if (PUMP_UNLIKELY(bytes > left && hit.by_handle)) /* continues in the next mapping */
+    pump_op_bytes(op, address + left, bytes - left, access);
+  uint64_t end = begin + (bytes < left ? bytes : left);
   if (access != PUMP_ACCESS_OVERWRITE) {
     add_extent(op, &hit, begin, end - begin, access);
     return;
@@ -131,8 +131,8 @@ static inline void fill(uint64_t position, const struct pump_event *head, bool m
 static bool push(const struct pump_event *head, const uint64_t *body, size_t words) {
   struct pump_header *header = &pump_shm->header;
   uint64_t records = words == 0 ? 1 : (words + BODY_WORDS - 1) / BODY_WORDS, position;
-  bool room = pump_event_reserve(pump_shm, records, &position);
-  if (PUMP_LIKELY(room)) {
+  bool reserved = pump_event_reserve(pump_shm, records, &position);
+  if (PUMP_LIKELY(reserved)) {
     for (uint64_t i = records; i-- > 0;) {
       size_t first = i * BODY_WORDS;
       fill(position + i, head, i > 0, body + first, words - first);
@@ -142,7 +142,7 @@ static bool push(const struct pump_event *head, const uint64_t *body, size_t wor
     PUMP_ADD(&pump_shm->shim_counters.events_dropped, 1);
   }
   pump_wake_later(&header->worker_asleep, &header->worker_wakes);
-  return room;
+  return reserved;
 }
 
 static bool push_extents(const struct pump_event *head, const struct pump_extent *extents) {

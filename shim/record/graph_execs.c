@@ -140,7 +140,7 @@ static bool counts(const struct pump_graph_node *node, const struct pump_op *op)
  * pointers into it are set last. */
 static bool make(struct pump_graph_exec *exec) {
   struct pump_op op;
-  size_t used = 0, room = 0;
+  size_t used = 0, capacity = 0;
   free(exec->ready);
   free(exec->extents);
   exec->extents = NULL;
@@ -152,9 +152,9 @@ static bool make(struct pump_graph_exec *exec) {
     const struct pump_graph_node *node = &exec->list.nodes[i];
     describe(node, &op);
     if (!counts(node, &op)) continue;
-    if (used + op.count > room) {
-      room = 2 * room + PUMP_MAX_EXTENTS;
-      void *grown = realloc(exec->extents, room * sizeof op.extents[0]);
+    if (used + op.count > capacity) {
+      capacity = 2 * capacity + PUMP_MAX_EXTENTS;
+      void *grown = realloc(exec->extents, capacity * sizeof op.extents[0]);
       if (grown == NULL) return false;
       exec->extents = grown;
     }

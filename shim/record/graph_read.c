@@ -46,18 +46,18 @@ static void give_back(struct pump_graph_list *list, uint64_t bytes) {
 }
 
 /* Makes space for one more element. Admitted bytes stay counted until the list is freed. */
-static bool make_room(struct pump_graph_list *list, void **elements, uint32_t count,
-                      uint32_t *room, size_t bytes) {
-  if (count < *room) return true;
-  uint32_t more = *room == 0 ? 16 : *room;
+static bool make_capacity(struct pump_graph_list *list, void **elements, uint32_t count,
+                          uint32_t *capacity, size_t bytes) {
+  if (count < *capacity) return true;
+  uint32_t more = *capacity == 0 ? 16 : *capacity;
   if (!admit(list, more * bytes)) return false;
-  void *grown = realloc(*elements, (*room + more) * bytes);
+  void *grown = realloc(*elements, (*capacity + more) * bytes);
   if (grown == NULL) {
     give_back(list, more * bytes);
     return false;
   }
   *elements = grown;
-  *room += more;
+  *capacity += more;
   return true;
 }
 
@@ -124,8 +124,8 @@ static bool read_set(struct pump_graph_node *node) {
 
 /* Adds a node, or counts it if the driver does not report it. false: memory is short. */
 static bool add_node(struct pump_graph_list *list, CUgraphNode handle, uint32_t kind) {
-  if (!make_room(list, (void **)&list->nodes, list->count, &list->room,
-                 sizeof list->nodes[0]))
+  if (!make_capacity(list, (void **)&list->nodes, list->count, &list->capacity,
+                     sizeof list->nodes[0]))
     return false;
   struct pump_graph_node *node = &list->nodes[list->count];
   *node = (struct pump_graph_node){.handle = handle, .kind = kind};
@@ -199,12 +199,12 @@ static bool read_shape(CUgraph graph, struct shape *shape) {
   if (pump_real.cuGraphGetNodes(graph, NULL, &shape->count) != CUDA_SUCCESS ||
       shape->count > MOST_NODES)
     return false;
-  size_t room = shape->count + 1;
-  shape->nodes = calloc(room, sizeof *shape->nodes);
-  shape->numbers = calloc(room, sizeof *shape->numbers);
-  shape->first = calloc(room + 1, sizeof *shape->first);
-  shape->order = calloc(room, sizeof *shape->order);
-  shape->stack = calloc(room, sizeof *shape->stack);
+  size_t capacity = shape->count + 1;
+  shape->nodes = calloc(capacity, sizeof *shape->nodes);
+  shape->numbers = calloc(capacity, sizeof *shape->numbers);
+  shape->first = calloc(capacity + 1, sizeof *shape->first);
+  shape->order = calloc(capacity, sizeof *shape->order);
+  shape->stack = calloc(capacity, sizeof *shape->stack);
   if (shape->nodes == NULL || shape->numbers == NULL || shape->first == NULL ||
       shape->order == NULL || shape->stack == NULL)
     return false;
@@ -292,8 +292,8 @@ static bool read_child(CUgraphNode handle, struct pump_graph_list *list, uint32_
     return true;
   }
   uint32_t number = list->child_count, first = list->count;
-  if (!make_room(list, (void **)&list->children, number, &list->child_room,
-                 sizeof list->children[0]))
+  if (!make_capacity(list, (void **)&list->children, number, &list->child_capacity,
+                     sizeof list->children[0]))
     return false;
   list->child_count++;
   if (!read_graph(graph, list, depth + 1)) return false;

@@ -218,9 +218,9 @@ void pump_stream_refs_forget(void);
 struct pump_scan;
 void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch);
 
-/* Copies the parameter buffer as the kernel gets it, with zeros in gaps, cut at `room`.
+/* Copies the parameter buffer as the kernel gets it, with zeros in gaps, cut at `capacity`.
  * Returns its full size; 0: unknown. */
-size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t capacity);
 
 /* ---- function handles (function.c) -------------------------------- */
 

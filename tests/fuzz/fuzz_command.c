@@ -36,8 +36,8 @@ uint64_t pump_progress_executed(uint32_t stream) {
   return UINT64_MAX / 2;
 }
 
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
-                          uint32_t most_bytes) {
+bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
+                      uint32_t most_bytes) {
   must(device < PUMP_MAX_DEVICES && direction < PUMP_DIRECTIONS);
   must(most_bytes == UINT32_MAX || most_bytes == PUMP_PREDICTED_BYTES);
   return bytes <= PUMP_SLICE_BYTES;

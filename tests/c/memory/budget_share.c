@@ -48,7 +48,7 @@ void pump_blocks_settle(void) {
   settled++;
 }
 const struct pump_upcalls pump_upcalls = {.device_reports = pump_blocks_settle};
-void pump_limit_room(uint64_t *left, uint64_t *whole) {
+void pump_limit_read(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
 }

@@ -82,7 +82,7 @@ static void follow_script(void) {
       execlp("sleep", "sleep", "60", (char *)NULL);
     } else if (strncmp(line, "report", 6) == 0) {
       uint64_t left, whole;
-      pump_limit_room(&left, &whole);
+      pump_limit_read(&left, &whole);
       printf("%llu of %llu\n", (unsigned long long)left, (unsigned long long)whole);
     } else if (sscanf(line, "sleep %llu", &value) == 1) {
       harness_sleep_us(value * 1000);

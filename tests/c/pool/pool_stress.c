@@ -162,7 +162,7 @@ void pump_limit_explain(uint32_t device, uint64_t bytes) {
   (void)device, (void)bytes;
   __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
 }
-void pump_limit_room(uint64_t *left, uint64_t *whole) {
+void pump_limit_read(uint64_t *left, uint64_t *whole) {
   pthread_mutex_lock(&driver_lock);
   *left = admitted_bytes < limit_bytes ? limit_bytes - admitted_bytes : 0;
   *whole = limit_bytes;
