@@ -222,7 +222,7 @@ static bool has_waited(const struct pump_sim *sim, const struct pump_entry *entr
 }
 
 /* Returns whether the next entry of the schedule waits only for a mover. */
-static bool is_ready_behind(const struct pump_sim *sim, uint32_t direction) {
+static bool is_next_ready(const struct pump_sim *sim, uint32_t direction) {
   struct pump_entry entry;
   uint64_t turn;
   return pump_schedule_peek(sim->shm, 0, direction, &entry, &turn) &&
@@ -307,7 +307,7 @@ static void submit(struct pump_sim *sim, uint32_t direction, struct sim_mover *m
   mover->records = direction == PUMP_TO_GPU;
   sim->result.mover_ns[direction] += mover->free_ns - sim->now_ns;
   lane->job = *job;
-  lane->waiting = waiting(sim, direction) + is_ready_behind(sim, direction);
+  lane->waiting = waiting(sim, direction) + is_next_ready(sim, direction);
   lane->in_flight = state->flight_slices;
   lane->called_ns = job->called_ns;
   lane->returned_ns = mover->free_ns;

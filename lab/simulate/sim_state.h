@@ -173,7 +173,7 @@ struct pump_sim {
   uint32_t unfinished; /* operations of all streams */
   struct sim_stream *streams;
   struct gpu_use *scratch_uses;
-  uint8_t *marker_behind; /* by step */
+  uint8_t *marker_after;  /* by step */
   uint64_t *last_use_seq; /* PUMP_RANGE_EIGHTHS per range */
   uint8_t *live;          /* by range */
   uint64_t allocated_bytes;
@@ -241,7 +241,7 @@ void sim_discards_ended(struct pump_sim *sim, uint32_t step);
 /* Polls for ended discards; returns true if there are any. */
 bool sim_discards_poll(struct pump_sim *sim);
 /* Returns the last operation up to a step; 0: none. */
-uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step);
+uint64_t sim_discards_after(const struct pump_sim *sim, uint32_t step);
 
 /* sim_events.c */
 uint16_t sim_event_kind(uint32_t kind);

@@ -106,7 +106,7 @@ static inline void pump_futex_wake(uint32_t *word) {
   pump_futex(word, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-static inline void pump_raise(uint64_t *word, uint64_t value) {
+static inline void pump_atomic_max(uint64_t *word, uint64_t value) {
   uint64_t seen = PUMP_LOAD(word);
   while (seen < value && !__atomic_compare_exchange_n(word, &seen, value, true,
                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -177,12 +177,12 @@ void pump_restore_write_signals(const struct pump_write_signals *signals);
 
 /* Declares that the calling thread has its own descriptor table; another thread then
  * writes its lines for stderr. For one thread of the process (log.c). */
-void pump_log_keep(void);
+void pump_log_defer(void);
 /* Writes the kept lines. For any other thread; costs two loads if there are none. */
-void pump_log_release(void);
+void pump_log_write_deferred(void);
 
 /* Returns whether a thread has a descriptor table apart from the process's. */
-bool pump_log_is_apart(void);
+bool pump_log_is_deferring(void);
 /* Reads level and file from the settings: at load, and again if a rule applies. */
 void pump_log_configure(void);
 void pump_log_fork_child(void);

@@ -8,7 +8,7 @@
  * it was when this library was loaded (device and inode). The log file is opened for each
  * message, because the program could close and reuse a descriptor that we keep. The link
  * thread has its own descriptor table: another thread writes its lines for stderr
- * (pump_log_release). Settings are copied at load because programs rewrite their
+ * (pump_log_write_deferred). Settings are copied at load because programs rewrite their
  * environment.
  */
 #include <errno.h>
@@ -130,12 +130,12 @@ static void to_stderr(const char *line, size_t length) {
   write_line(STDERR_FILENO, line, length);
 }
 
-void pump_log_keep(void) {
+void pump_log_defer(void) {
   keeps = true;
   PUMP_STORE(&kept.apart, 1);
 }
 
-bool pump_log_is_apart(void) {
+bool pump_log_is_deferring(void) {
   return PUMP_LOAD(&kept.apart) != 0;
 }
 
@@ -149,7 +149,7 @@ static void keep(const char *line, size_t length) {
   pump_upcalls.line_kept();
 }
 
-void pump_log_release(void) {
+void pump_log_write_deferred(void) {
   if (PUMP_LIKELY(PUMP_LOAD(&kept.head) == PUMP_LOAD(&kept.tail)) || keeps) return;
   if (__atomic_exchange_n(&kept.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
   int saved = errno;
@@ -223,7 +223,7 @@ static void say(int level, enum stderr_too too, const char *format, va_list argu
   int saved = errno;
   char line[LINE_BYTES];
   size_t length = format_line(line, format, arguments);
-  pump_log_release();
+  pump_log_write_deferred();
   bool filed = to_file(line, length);
   bool error = level == PUMP_LOG_ERROR && too != UNLESS_QUIET;
   if ((!filed || too != WITHOUT_FILE) && (error || !quiet))

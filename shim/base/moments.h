@@ -26,7 +26,8 @@ static inline void pump_moments_add(struct pump_moments *moments, uint64_t value
 
 /* Returns when the count reached `value`. 0: nothing was ever noted. UINT64_MAX: the
  * count has not reached it, or its moment is being written. */
-static inline uint64_t pump_moments_of(const struct pump_moments *moments, uint64_t value) {
+static inline uint64_t pump_moments_find(const struct pump_moments *moments,
+                                         uint64_t value) {
   uint64_t earliest_ns = UINT64_MAX;
   if (PUMP_LOAD(&moments->noted) == 0) return 0;
   for (uint32_t i = 0; i < PUMP_MOMENTS; i++) {

@@ -92,7 +92,7 @@ bool pump_executors_thread_begin(struct pump_thread_role *role) {
   }
   if (pump_real.cuCtxSetCurrent == NULL) return false;
   CUresult result = pump_real.cuCtxSetCurrent(role->context);
-  pump_executors_note(role->set, result, "cuCtxSetCurrent");
+  pump_executors_note_result(role->set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -117,7 +117,7 @@ static CUresult make_context(struct pump_device_executors *set, CUcontext *made)
   pthread_mutex_unlock(&making);
   if (result != CUDA_SUCCESS) return result;
   size_t taken = before > after ? before - after : 0;
-  pump_plain_own(set->device, *made, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
+  pump_plain_add_own(set->device, *made, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
   PUMP_ADD(&pump_shm->shim_counters.own_contexts, 1);
   return result;
 }
@@ -130,11 +130,12 @@ bool pump_executors_change_context(const struct pump_thread_role *role, bool own
     result = make_context(set, own_one);
     if (result == CUDA_SUCCESS) return true;
     *own_one = NULL;
-    pump_executors_note(set, result, "cuCtxCreate"); /* context stays the program's */
+    pump_executors_note_result(set, result,
+                               "cuCtxCreate"); /* context stays the program's */
   }
   CUcontext context = own && *own_one != NULL ? *own_one : role->context;
   result = pump_real.cuCtxSetCurrent(context);
-  pump_executors_note(set, result, "cuCtxSetCurrent");
+  pump_executors_note_result(set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -147,8 +148,8 @@ void pump_executors_thread_end(const struct pump_thread_role *role) {
   pump_futex_wake(&set->alive);
 }
 
-bool pump_executors_note(struct pump_device_executors *set, CUresult result,
-                         const char *call) {
+bool pump_executors_note_result(struct pump_device_executors *set, CUresult result,
+                                const char *call) {
   static uint8_t said[1024]; /* by error code: 1 once logged */
   if (result == CUDA_SUCCESS) {
     PUMP_STORE(&set->failures, 0);
@@ -284,7 +285,7 @@ static void fill_set(struct pump_device_executors *set) {
   PUMP_STORE_RELEASE(&set->full, 1);
 }
 
-void pump_executors_need(uint32_t device, bool full) {
+void pump_executors_start(uint32_t device, bool full) {
   if (device >= PUMP_MAX_DEVICES) return;
   struct pump_device_executors *set = &sets[device];
   uint32_t state = PUMP_LOAD_ACQUIRE(&set->state);
@@ -294,7 +295,7 @@ void pump_executors_need(uint32_t device, bool full) {
   if (state == PUMP_EXECUTORS_BROKEN) return;
   if (pthread_mutex_trylock(&lock) != 0) return; /* a later call retries */
   if (set_on(device)->context == NULL)
-    __atomic_store_n(&set->context, pump_context_on(device), __ATOMIC_RELEASE);
+    __atomic_store_n(&set->context, pump_context_of_device(device), __ATOMIC_RELEASE);
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
     if (set->state == PUMP_EXECUTORS_OFF) start_set(set);
     if (set->state == PUMP_EXECUTORS_RUNNING && full && set->full == 0) fill_set(set);
@@ -302,7 +303,7 @@ void pump_executors_need(uint32_t device, bool full) {
   pthread_mutex_unlock(&lock);
 }
 
-void pump_executors_ask(uint32_t device) {
+void pump_executors_request(uint32_t device) {
   struct pump_device_executors *set = &sets[device];
   if (PUMP_LOAD_ACQUIRE(&set->full) != 0 || PUMP_LOAD(&set->alive) == 0) return;
   PUMP_STORE(&set->asked, 1);
@@ -310,10 +311,10 @@ void pump_executors_ask(uint32_t device) {
 }
 
 void pump_executors_start_requested(struct pump_device_executors *set) {
-  pump_log_release();
+  pump_log_write_deferred();
   if (PUMP_LOAD(&set->asked) == 0) return;
   PUMP_STORE(&set->asked, 0);
-  pump_executors_need(set->device, true);
+  pump_executors_start(set->device, true);
 }
 
 void pump_executors_grow(const struct pump_thread_role *role) {
@@ -343,7 +344,7 @@ static void quiesce(struct pump_device_executors *set) {
                set->device);
     }
   }
-  CUcontext other = pump_context_on(set->device); /* executors can move there */
+  CUcontext other = pump_context_of_device(set->device); /* executors can move there */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
   if (!ran || other == NULL || set->state != PUMP_EXECUTORS_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
@@ -357,7 +358,7 @@ static void contexts_gone(CUcontext context, CUdevice device) {
   CUcontext ended[PUMP_MAX_CONTEXTS];
   int saved = errno;
   /* Removed from the table first, so that new threads start in another context. */
-  uint32_t count = pump_contexts_end(context, &device, ended);
+  uint32_t count = pump_contexts_remove(context, &device, ended);
   pthread_mutex_lock(&lock);
   if (count != 0) quiesce(set_on((uint32_t)device));
   pthread_mutex_unlock(&lock);

@@ -73,7 +73,7 @@ static struct pump_executors_sleep *sleep_of(const struct mover *mover) {
 /* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
  * call has succeeded. */
 static bool check_call(struct mover *mover, CUresult result, const char *call) {
-  if (!pump_executors_note(mover->role.set, result, call)) mover->over = true;
+  if (!pump_executors_note_result(mover->role.set, result, call)) mover->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -128,11 +128,13 @@ static CUresult move(const struct mover *mover, CUstream stream, uint64_t addres
   uint64_t length_bytes = job->command.length_bytes, at = 0, bytes = 0;
   CUresult result = CUDA_SUCCESS;
   if (to_gpu(mover))
-    job->kept = pump_duplicates_arrive(device, address, length_bytes, job->duplicates);
+    job->kept =
+        pump_duplicates_prepare_arrival(device, address, length_bytes, job->duplicates);
   else
-    result = pump_duplicates_depart(device, address, length_bytes, &job->kept);
+    result = pump_duplicates_prepare_eviction(device, address, length_bytes, &job->kept);
   uint32_t skipped = to_gpu(mover) ? 0 : job->kept;
-  while (result == CUDA_SUCCESS && pump_duplicates_rest(skipped, length_bytes, &at, &bytes))
+  while (result == CUDA_SUCCESS &&
+         pump_duplicates_next_dirty(skipped, length_bytes, &at, &bytes))
     result = pump_prefetch(device, to_gpu(mover), address + at, bytes, stream);
   return result;
 }
@@ -197,12 +199,12 @@ static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
   uint32_t duration_us = pump_us_between(job->times.taken_ns, pump_now_ns());
   if (!to_gpu(mover) && result == PUMP_RESULT_MOVED) {
-    pump_schedule_left(mover->role.set->device, job->command.length_bytes);
-    if (pump_recording) pump_hops_left(mover->role.set->device);
+    pump_schedule_add_left_bytes(mover->role.set->device, job->command.length_bytes);
+    if (pump_recording) pump_hops_note_eviction(mover->role.set->device);
   }
-  pump_schedule_ended(mover->role.set->device, mover->role.direction, result,
-                      job->command.length_bytes);
-  if (pump_recording) pump_hops_ended(mover->role.set->device);
+  pump_schedule_add_ended_bytes(mover->role.set->device, mover->role.direction, result,
+                                job->command.length_bytes);
+  if (pump_recording) pump_hops_note_end(mover->role.set->device);
   if (pump_recording) pump_hops_write(job->command.ticket, &job->times);
   pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us, job->kept);
 }
@@ -358,7 +360,8 @@ static bool take_entry(struct mover *mover, struct job *job) {
     job->command = entry.command;
     job->duplicates = entry.duplicates;
     if (pump_recording)
-      job->times.free_ns = pump_hops_ready(mover->role.set, direction, &entry, made_ns);
+      job->times.free_ns =
+          pump_hops_find_ready(mover->role.set, direction, &entry, made_ns);
     job->waiting = pump_schedule_ready(device, direction);
     pass_on(mover);
   }
@@ -368,12 +371,13 @@ static bool take_entry(struct mover *mover, struct job *job) {
 
 static bool take_populate(const struct mover *mover, struct job *job) {
   struct pump_populate_slice slice;
-  if (!to_gpu(mover) || !pump_populate_next(mover->role.set->device, &slice)) return false;
+  if (!to_gpu(mover) || !pump_populate_take_slice(mover->role.set->device, &slice))
+    return false;
   *job = (struct job){.command = {.slot = slice.slot,
                                   .generation = slice.generation,
                                   .offset_bytes = slice.offset_bytes,
                                   .length_bytes = slice.length_bytes},
-                      .waiting = pump_populate_waits(mover->role.set->device)};
+                      .waiting = pump_populate_is_queued(mover->role.set->device)};
   return true;
 }
 
@@ -406,7 +410,7 @@ static inline void relax(void) {
 
 static bool work_waits(const struct mover *mover) {
   return more_waits(mover) || !pump_executors_are_current(&mover->role) ||
-         (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
+         (to_gpu(mover) && pump_populate_is_queued(mover->role.set->device));
 }
 
 /* Sleeps until woken, but at most `longest_ns`. */
@@ -456,7 +460,7 @@ void *pump_mover_thread(void *argument) {
   mover.direction = &mover.role.set->directions[mover.role.direction];
   mover.over = !pump_executors_thread_begin(&mover.role);
   if (!mover.over) {
-    pump_node_bind(mover.role.set->device);
+    pump_thread_bind_to_gpu(mover.role.set->device);
     mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
   }
   while (!mover.over && pump_executors_are_current(&mover.role)) {

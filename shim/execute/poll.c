@@ -32,7 +32,7 @@ _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
 /* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
  * call has succeeded. */
 static bool check_call(struct poller *poller, CUresult result, const char *call) {
-  if (!pump_executors_note(poller->role.set, result, call)) poller->over = true;
+  if (!pump_executors_note_result(poller->role.set, result, call)) poller->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -50,7 +50,7 @@ static bool enter_context(struct poller *poller, struct pump_marker_pool *pool) 
 /* Initializes the pools of contexts that are new since the last pass. */
 static void adopt_contexts(struct poller *poller) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
-    CUcontext context = pump_context_at(i, poller->role.set->device);
+    CUcontext context = pump_context_by_index(i, poller->role.set->device);
     if (context == NULL || (poller->served >> i & 1) != 0) continue;
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     if (!pool->ready) {
@@ -197,7 +197,7 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   uint32_t epoch = pool->epoch, ticket;
   PUMP_STORE_RELEASE(&pool->epoch, 0);
   bool inside = enter_context(poller, pool);
-  if (inside) pump_upcalls.dead_leave(pool->context);
+  if (inside) pump_upcalls.finish_discards(pool->context);
   uint64_t deadline_ns = pump_now_ns() + PUMP_COLLECT_NS;
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
@@ -214,13 +214,13 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   }
 }
 
-struct look {
+struct poll_result {
   bool advanced; /* a stream has advanced */
   bool waiting;  /* some recorded markers are not complete */
 };
 
-static struct look poll_markers(struct poller *poller) {
-  struct look seen = {false, false};
+static struct poll_result poll_markers(struct poller *poller) {
+  struct poll_result seen = {false, false};
   adopt_contexts(poller);
   poller->round++;
   FOR_SERVED(poller, i) {
@@ -230,8 +230,8 @@ static struct look poll_markers(struct poller *poller) {
       pump_gates_register(poller->role.set->device, i, pool->epoch);
     uint64_t now_ns = pump_now_ns(), before_ns = pool->looked_ns;
     pool->looked_ns = now_ns;
-    if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))
-      pump_upcalls.dead_tick(pool->context, now_ns);
+    if (pump_upcalls.discard_is_due(pool->context, now_ns) && enter_context(poller, pool))
+      pump_upcalls.discard_dead(pool->context, now_ns);
     collect_fresh(pool);
     if (pool->waiting_count == 0) continue;
     seen.advanced |= poll_waiting(poller, pool, before_ns);
@@ -261,7 +261,7 @@ static void work(struct poller *poller) {
   uint64_t busy_ns = 0; /* when a pass last found a recorded marker, complete or not */
   while (!poller->over && pump_executors_are_current(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
-    struct look seen = poll_markers(poller);
+    struct poll_result seen = poll_markers(poller);
     uint64_t now_ns = pump_now_ns();
     pump_progress_presume(poller->role.set->device, &poller->presumed, now_ns);
     if (seen.waiting || seen.advanced) busy_ns = now_ns;

@@ -95,13 +95,13 @@ bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *
   return false;
 }
 
-void pump_schedule_left(uint32_t device, uint64_t bytes) {
+void pump_schedule_add_left_bytes(uint32_t device, uint64_t bytes) {
   PUMP_ASSERT(pump_mapping_entered(), "the mapping stays while it is written");
   __atomic_fetch_add(&pump_shm->schedules[device].left_bytes, bytes, __ATOMIC_SEQ_CST);
 }
 
-void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
-                         uint64_t bytes) {
+void pump_schedule_add_ended_bytes(uint32_t device, uint32_t direction, uint32_t result,
+                                   uint64_t bytes) {
   PUMP_ASSERT(pump_mapping_entered(), "the mapping stays while it is written");
   __atomic_fetch_add(&pump_shm->schedules[device].ended_bytes,
                      pump_ended_bytes(direction, result, bytes), __ATOMIC_SEQ_CST);

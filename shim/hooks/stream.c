@@ -44,7 +44,7 @@ HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, polled)
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
   CUresult result = pump_real.cuStreamCreateWithPriority(stream, flags, priority);
-  if (result == CUDA_SUCCESS && !pump_quiet()) pump_priority_used(priority);
+  if (result == CUDA_SUCCESS && !pump_quiet()) pump_priority_note(priority);
   return result;
 }
 

@@ -62,7 +62,7 @@ static void detail_budgets(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     char least_text[32], most_text[32];
     uint64_t least, most;
-    pump_device_budgets(d, &least, &most);
+    pump_device_adopted_budgets(d, &least, &most);
     if (least == most) continue;
     pump_bytes_text(least_text, sizeof least_text, least);
     pump_bytes_text(most_text, sizeof most_text, most);

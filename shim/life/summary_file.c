@@ -97,7 +97,7 @@ static void put_devices(FILE *file) {
             PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
     put(file, device, device_fields, COUNT(device_fields));
     uint64_t least, most;
-    pump_device_budgets(d, &least, &most);
+    pump_device_adopted_budgets(d, &least, &most);
     fprintf(file, ", \"least_budget_bytes\": %llu, \"most_budget_bytes\": %llu}",
             (unsigned long long)least, (unsigned long long)most);
   }

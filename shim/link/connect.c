@@ -90,7 +90,7 @@ bool pump_link_unheard(void) {
  * device active: outbound threads are needed at once, not at its next operation. */
 static void ask_for_executors(uint32_t active) {
   for (uint32_t device = 0; active != 0; device++, active >>= 1)
-    if (active & 1) pump_executors_ask(device);
+    if (active & 1) pump_executors_request(device);
 }
 
 static void keep_ledger(void) {
@@ -104,7 +104,7 @@ static void keep_ledger(void) {
 /* The thread's first action. Descriptors that the call would close are not copied. */
 static void take_own_table(void) {
   if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
-  pump_log_keep();
+  pump_log_defer();
   /* A sanitizer or the C library may write to descriptor 2, whatever it is. */
   for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
 }
@@ -493,7 +493,7 @@ void pump_link_stop(void) {
 
 void pump_link_fork_child(void) {
   /* The child's copy of the socket would keep the worker from noticing our end. */
-  if (!pump_log_is_apart()) drop_socket();
+  if (!pump_log_is_deferring()) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;
 }

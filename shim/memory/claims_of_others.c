@@ -24,7 +24,7 @@ static bool read_sound(int file, struct claims_entry *entry) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
         entry->magic == CLAIMS_ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
-        entry->check == claims_check(entry))
+        entry->check == claims_checksum_entry(entry))
       return true;
   return false;
 }
@@ -33,7 +33,7 @@ static bool read_sound_gpus(int file, struct claims_gpus *gpus) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, gpus, sizeof *gpus, sizeof(struct claims_entry)) ==
             (ssize_t)sizeof *gpus &&
-        gpus->magic == CLAIMS_GPUS_MAGIC && gpus->check == claims_check_gpus(gpus))
+        gpus->magic == CLAIMS_GPUS_MAGIC && gpus->check == claims_checksum_gpus(gpus))
       return true;
   return false;
 }
@@ -41,7 +41,7 @@ static bool read_sound_gpus(int file, struct claims_gpus *gpus) {
 static bool read_sound_job(int file, struct claims_job *job) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, job, sizeof *job, CLAIMS_JOB_OFFSET) == (ssize_t)sizeof *job &&
-        job->magic == CLAIMS_JOB_MAGIC && job->check == claims_check_job(job))
+        job->magic == CLAIMS_JOB_MAGIC && job->check == claims_checksum_job(job))
       return true;
   return false;
 }

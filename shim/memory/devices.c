@@ -44,8 +44,8 @@ static struct device {
   uint64_t gpu_bytes;   /* requests of this size or more count as none */
   uint64_t bound_bytes; /* largest budget that the administrator allows */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
-  uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
-  uint64_t left_bytes;                              /* see pump_device_left */
+  uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_adopted_budgets */
+  uint64_t left_bytes;                              /* see pump_device_add_left_bytes */
   bool active;
   bool reports; /* active, or recorded: its operations are reported */
 } devices[PUMP_MAX_DEVICES];
@@ -179,7 +179,7 @@ static bool adopt_budget(uint32_t index) {
   return true;
 }
 
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   pthread_mutex_lock(&pump_range_lock);
   *least = devices[device].least_adopted_bytes;
   *most = devices[device].most_adopted_bytes;
@@ -247,7 +247,7 @@ uint32_t pump_device_adopt_budgets(void) {
   bool adopted = false;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     const struct pump_device *shared = &pump_shm->devices[i];
-    pump_hold(i, PUMP_LOAD(&shared->held_until_ns));
+    pump_hold_set(i, PUMP_LOAD(&shared->held_until_ns));
     if (PUMP_LOAD(&shared->asked_budget_bytes) !=
         PUMP_LOAD(&shared->adopted_budget_bytes)) {
       pthread_mutex_lock(&pump_range_lock);
@@ -262,7 +262,7 @@ uint32_t pump_device_adopt_budgets(void) {
   return active;
 }
 
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   struct device *d = &devices[device];
   PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the numbers");
   PUMP_ASSERT((int64_t)d->allocated_bytes + range_bytes >= 0 &&
@@ -280,7 +280,7 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
   activate_if_full(device);
 }
 
-void pump_device_left(uint32_t device, int64_t bytes) {
+void pump_device_add_left_bytes(uint32_t device, int64_t bytes) {
   pthread_mutex_lock(&pump_range_lock);
   devices[device].left_bytes += (uint64_t)bytes;
   pthread_mutex_unlock(&pump_range_lock);
@@ -389,8 +389,8 @@ static bool reports_limit(void) {
   return answer == 2;
 }
 
-void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
-                        size_t *total_bytes) {
+void pump_device_answer_memory_info(uint32_t device, uint64_t idle_bytes,
+                                    size_t *free_bytes, size_t *total_bytes) {
   if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
     uint64_t left, whole;
     pump_limit_read(&left, &whole);

@@ -56,15 +56,15 @@ static uint64_t hash_of(const void *begin, const void *end) {
   return hash;
 }
 
-uint64_t claims_check(const struct claims_entry *entry) {
+uint64_t claims_checksum_entry(const struct claims_entry *entry) {
   return hash_of(&entry->pid, entry + 1);
 }
 
-uint64_t claims_check_gpus(const struct claims_gpus *gpus) {
+uint64_t claims_checksum_gpus(const struct claims_gpus *gpus) {
   return hash_of(gpus->gpus, gpus + 1);
 }
 
-uint64_t claims_check_job(const struct claims_job *job) {
+uint64_t claims_checksum_job(const struct claims_job *job) {
   return hash_of(&job->job, job + 1);
 }
 
@@ -183,7 +183,7 @@ static bool is_at_name(int where, const char *name, int file) {
  * entry must not remove another's new entry. Other users cannot open the locked file. The
  * lock counts only if the file still has its name, because a process that found another
  * user's file there may have removed it. Returns a descriptor to close, or -errno. */
-static int take_turn(int where) {
+static int lock_folder(int where) {
   int error = -EAGAIN;
   for (uint32_t tries = 0; tries <= TURN_TRIES; tries++) {
     if (!is_own(where, "turn") && errno != ENOENT) free_name(where, "turn");
@@ -250,17 +250,17 @@ static int moved_up(int file) {
   return high;
 }
 
-static bool keeps(const struct claims_location *location) {
+static bool has_lock_of(const struct claims_location *location) {
   struct stat status;
   return keeper >= 0 && fstat(keeper, &status) == 0 && claims_is_at(location, &status);
 }
 
-static int enter(const char *where, struct claims_location *location) {
+static int create_entry(const char *where, struct claims_location *location) {
   location->user = geteuid();
   int slot = -1, own_folder = open_own_folder(where, location->user);
   if (own_folder < 0) return own_folder;
-  int turn = take_turn(own_folder);
-  int file = turn < 0 ? turn : make_entry(own_folder, &slot);
+  int folder_lock = lock_folder(own_folder);
+  int file = folder_lock < 0 ? folder_lock : make_entry(own_folder, &slot);
   struct stat status;
   if (file >= 0 && fstat(file, &status) == 0) {
     location->device = status.st_dev;
@@ -269,7 +269,7 @@ static int enter(const char *where, struct claims_location *location) {
              (unsigned)location->user, slot);
     keeper = moved_up(file);
   }
-  if (turn >= 0) close(turn);
+  if (folder_lock >= 0) close(folder_lock);
   close(own_folder);
   return file < 0 ? file : 0;
 }
@@ -280,14 +280,15 @@ bool pump_claims_keep(void) {
   struct claims_location location = claims_own_location();
   struct stat status;
   if (location.path[0] != '\0') {
-    if (keeps(&location) && location.user == geteuid() &&
+    if (has_lock_of(&location) && location.user == geteuid() &&
         lstat(location.path, &status) == 0 && claims_is_at(&location, &status))
       return false;
-    if (keeps(&location)) close(keeper); /* removed, or the program has changed its user */
+    if (has_lock_of(&location))
+      close(keeper); /* removed, or the program has changed its user */
   }
   keeper = -1;
   location.path[0] = '\0';
-  int error = enter(where, &location);
+  int error = create_entry(where, &location);
   set_location(&location);
   PUMP_STORE(&own_failure, (uint32_t)-error);
   PUMP_STORE_RELEASE(&looked, 1);
@@ -356,7 +357,7 @@ static int write_job(const struct pump_host_memory *first) {
   if (own_job == 0) return 0;
   mine.first_bytes = first->headroom_bytes;
   claims_own_devices(mine.devices);
-  mine.check = claims_check_job(&mine);
+  mine.check = claims_checksum_job(&mine);
   return write_own(&mine, sizeof mine, CLAIMS_JOB_OFFSET);
 }
 
@@ -382,7 +383,7 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
     entry.levels[i].id = first->levels[i].id;
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
-  entry.check = claims_check(&entry);
+  entry.check = claims_checksum_entry(&entry);
   int error = write_job(first); /* before the claim, which needs it */
   if (error == 0) error = write_own(&entry, sizeof entry, 0);
   if (error != 0) complain(where, -error);
@@ -393,7 +394,7 @@ int pump_claims_publish(const struct pump_gpu_use *own_gpus, uint32_t count) {
   struct claims_gpus gpus = {.magic = CLAIMS_GPUS_MAGIC};
   if (PUMP_LOAD(&leaving) != 0 || claims_folder() == NULL) return 0;
   memcpy(gpus.gpus, own_gpus, count * sizeof *own_gpus);
-  gpus.check = claims_check_gpus(&gpus);
+  gpus.check = claims_checksum_gpus(&gpus);
   return write_own(&gpus, sizeof gpus, sizeof(struct claims_entry));
 }
 
@@ -410,7 +411,7 @@ void pump_claims_leave(void) {
 
 void pump_claims_fork_child(void) {
   /* A copy of this descriptor would keep the claim alive after the parent's end. */
-  if (!pump_log_is_apart() && keeps(&own)) close(keeper);
+  if (!pump_log_is_deferring() && has_lock_of(&own)) close(keeper);
   keeper = -1;
   memset(&own, 0, sizeof own);
   pthread_mutex_init(&own_lock, NULL);

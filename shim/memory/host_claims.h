@@ -57,9 +57,9 @@ struct claims_location {
 };
 
 /* Returns the checksum of everything after the field `check`. */
-uint64_t claims_check(const struct claims_entry *entry);
-uint64_t claims_check_gpus(const struct claims_gpus *gpus);
-uint64_t claims_check_job(const struct claims_job *job);
+uint64_t claims_checksum_entry(const struct claims_entry *entry);
+uint64_t claims_checksum_gpus(const struct claims_gpus *gpus);
+uint64_t claims_checksum_job(const struct claims_job *job);
 
 /* Fills in the devices that this process uses. */
 void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]);

@@ -156,7 +156,7 @@ static uint64_t allowed_in_sight(uint32_t i) {
 }
 
 /* Returns an errno if sums may miss claims, else 0. */
-static int hidden(void) {
+static int hiding_error(void) {
   return limit.unseen != 0 ? limit.unseen : limit.blind;
 }
 
@@ -165,16 +165,16 @@ static uint64_t share_of(uint64_t allowed, int why) {
 }
 
 /* Returns the same for the claims of this job's processes. */
-static int hidden_in_job(void) {
+static int hiding_error_in_job(void) {
   if (pump_claims_job() == 0) return 0;
-  return pump_claims_exist() ? hidden() : ENOENT;
+  return pump_claims_exist() ? hiding_error() : ENOENT;
 }
 
 /* Returns the bytes that this process may have converted in total, by the job's limit. */
 static uint64_t allowed_by_job(void) {
   uint64_t bytes = limit_bytes(), others = limit.job.claims.bytes;
   if (bytes == UINT64_MAX) return bytes; /* no limit is set */
-  return share_of(bytes > others ? bytes - others : 0, hidden_in_job());
+  return share_of(bytes > others ? bytes - others : 0, hiding_error_in_job());
 }
 
 /* Finds the level with the least room; NULL if no level is known. */
@@ -183,7 +183,7 @@ static const struct pump_host_level *tightest(uint64_t *allowed,
   const struct pump_host_level *found = NULL;
   *allowed = UINT64_MAX;
   for (uint32_t i = 0; i < limit.now.level_count; i++) {
-    uint64_t bytes = share_of(allowed_in_sight(i), hidden());
+    uint64_t bytes = share_of(allowed_in_sight(i), hiding_error());
     if (found != NULL && bytes >= *allowed) continue;
     *allowed = bytes;
     *others = limit.others[i];
@@ -230,7 +230,7 @@ static void claim(uint64_t bytes, uint64_t pending) {
 /* Makes a granted claim final. */
 static enum verdict settle(uint64_t bytes) {
   claim(bytes, 0);
-  if (hidden() == 0 && hidden_in_job() == 0) limit.settled = bytes;
+  if (hiding_error() == 0 && hiding_error_in_job() == 0) limit.settled = bytes;
   return ADMIT;
 }
 
@@ -275,7 +275,7 @@ static void explain_limit(const char *asked, uint32_t device, const char *used) 
   char bound[32], elsewhere[32], claims[120] = "", share[256] = "";
   pump_bytes_text(bound, sizeof bound, limit_bytes());
   pump_bytes_text(elsewhere, sizeof elsewhere, others->bytes);
-  share_text(share, sizeof share, hidden_in_job());
+  share_text(share, sizeof share, hiding_error_in_job());
   if (others->processes != 0)
     snprintf(claims, sizeof claims,
              " here and %s by %u other process%s of the job (largest: %lld)", elsewhere,
@@ -308,7 +308,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
   bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
   if (group) snprintf(where, sizeof where, "cgroup %s", PUMP_QUOTED(tight->cgroup));
-  share_text(share, sizeof share, hidden());
+  share_text(share, sizeof share, hiding_error());
   if (!alone) {
     char whose[64] = "";
     if (!others.largest_is_near)

@@ -34,7 +34,7 @@ uint64_t pump_physical_peak_bytes(void) {
 static void account(uint32_t device, int64_t bytes) {
   live_bytes += (uint64_t)bytes;
   if (live_bytes > peak_bytes) PUMP_STORE(&peak_bytes, live_bytes);
-  pump_device_account(device, 0, bytes);
+  pump_device_add_bytes(device, 0, bytes);
 }
 
 static void end_if_unused(struct physical *physical) {
@@ -58,7 +58,7 @@ void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-void pump_physical_count(uint64_t handle, int change) {
+void pump_physical_add_references(uint64_t handle, int change) {
   pthread_mutex_lock(&pump_range_lock);
   struct physical *physical = pump_table_find(&physicals, handle);
   if (physical != NULL && (change > 0 || physical->references != 0)) {

@@ -15,25 +15,25 @@ void pump_plain_add(const struct pump_plain_info *info) {
   pthread_mutex_lock(&pump_range_lock);
   struct pump_plain_info *plain = pump_table_find(&plains, info->base);
   if (plain != NULL) /* its context ended without a free */
-    pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
+    pump_device_add_bytes(plain->device, 0, -(int64_t)plain->bytes);
   else
     plain = pump_table_add(&plains, info->base);
   if (plain != NULL) {
     *plain = *info;
-    pump_device_account(info->device, 0, (int64_t)info->bytes);
+    pump_device_add_bytes(info->device, 0, (int64_t)info->bytes);
   }
   pthread_mutex_unlock(&pump_range_lock);
 }
 
 /* Uses the context's handle as the key, which is never an address of the device. */
-void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+void pump_plain_add_own(uint32_t device, CUcontext context, uint64_t bytes) {
   struct pump_plain_info info = {
       .base = (uint64_t)context, .bytes = bytes, .context = context, .device = device};
   pump_plain_add(&info);
 }
 
 static void take_out(struct pump_plain_info *plain) {
-  pump_device_account(plain->device, 0, -(int64_t)plain->bytes);
+  pump_device_add_bytes(plain->device, 0, -(int64_t)plain->bytes);
   pump_table_take_out(&plains, plain);
 }
 

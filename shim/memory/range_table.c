@@ -69,13 +69,13 @@ static int index_prepare(uint64_t first, uint64_t end) {
 static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* paged in on use */
 static uint32_t hinted_ever;
 
-bool pump_hinted(uint64_t address) {
+bool pump_read_mostly_is_set(uint64_t address) {
   uint64_t block = address >> BLOCK_SHIFT;
   if (PUMP_LOAD(&hinted_ever) == 0 || address >= ADDRESS_END) return false;
   return PUMP_LOAD(&hints[block / HINT_BITS]) >> block % HINT_BITS & 1;
 }
 
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted) {
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool hinted) {
   if (hinted) PUMP_STORE(&hinted_ever, 1);
   if (PUMP_LOAD(&hinted_ever) == 0) return;
   for (uint64_t block = first_block; block < end_block; block++) {
@@ -90,7 +90,7 @@ void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted) {
 /* ---- the table -------------------------------------------------------------------- */
 
 static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
-  pump_hints_note(first, end, false);
+  pump_read_mostly_note(first, end, false);
   for (uint64_t block = first; block < end; block++)
     PUMP_STORE_RELEASE(index_word(block), value);
 }
@@ -160,7 +160,7 @@ static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end
   for (int i = 0; i < PUMP_RANGE_EIGHTHS; i++) PUMP_STORE(&use[i], 0);
   publish(info->slot);
   if (!info->by_handle)
-    pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
+    pump_device_add_bytes(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 /* Removes the range in `slot` from index and table; the slot stays taken. */
@@ -186,7 +186,7 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
   PUMP_STORE_RELEASE(&changes, changes + 1);
   publish(slot);
   if (!info->by_handle)
-    pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
+    pump_device_add_bytes(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 static void give_back(uint32_t slot) {

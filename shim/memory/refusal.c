@@ -43,7 +43,7 @@ void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
 
 /* Finds NCCL by its kernels, even inside a library that no rule names. Searches mangled
  * names; before NCCL 2.19 they had the second form. */
-void pump_kernel_note(const char *kernel) {
+void pump_refusal_warn_of_nccl(const char *kernel) {
   static uint32_t said;
   char caller[64];
   if (kernel == NULL ||

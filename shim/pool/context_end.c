@@ -69,7 +69,7 @@ void pump_contexts_leave(CUdevice device) {
  * tables, without cuDevicePrimaryCtxRetain. */
 CUcontext pump_primary_ending(CUdevice device, bool reset) {
   bool unknown;
-  CUcontext context = pump_primary_last(device, reset, &unknown);
+  CUcontext context = pump_primary_that_may_end(device, reset, &unknown);
   if (unknown) pump_contexts_leave(device);
   return context;
 }

@@ -22,7 +22,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                         const CUmemAllocationProp *properties, unsigned long long flags,
                         CUresult *result);
 /* Records a handle that the driver has made or imported, for the program to map. */
-void pump_mapped_waits(CUmemGenericAllocationHandle handle);
+void pump_mapped_note_real(CUmemGenericAllocationHandle handle);
 bool pump_mapped_release(CUmemGenericAllocationHandle *handle, CUresult *result);
 bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address,
                         CUresult *result);
@@ -75,7 +75,7 @@ bool pump_mapped_contains(CUdeviceptr address);
 
 /* Returns whether [address, +bytes) touches reserved bytes that no device may access. A
  * copy there would be refused without pump. */
-bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes);
+bool pump_mapped_touches_gap(CUdeviceptr address, uint64_t bytes);
 
 /* Finds the accessible memory (`live`), or the gap in it, around an address; false
  * outside of reservations. The virtual driver calls this through pump_pool_piece, under

@@ -28,7 +28,8 @@ static void set_one(struct mapped_mapping *mapping, const CUmemAccessDesc *acces
 static void note_peers(const struct mapped_mapping *mapping) {
   bool ours;
   const struct mapped_handle *handle = mapped_handle_find(mapping->handle, &ours);
-  if ((mapping->readers & ~(1u << handle->device)) != 0) pump_peer_reaches(handle->device);
+  if ((mapping->readers & ~(1u << handle->device)) != 0)
+    pump_peer_note_device(handle->device);
 }
 
 bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
@@ -37,7 +38,7 @@ bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
   pthread_mutex_lock(&mapped_lock);
   bool ours = mapped_reservation_at(address) != NULL;
   *result =
-      !ours || mapped_filled(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      !ours || mapped_is_filled(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (*result == CUDA_SUCCESS && !valid_access(access, count))
     *result =
         access == NULL || count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
@@ -137,7 +138,7 @@ bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, boo
   return reserved != NULL;
 }
 
-bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {
+bool pump_mapped_touches_gap(CUdeviceptr address, uint64_t bytes) {
   if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_reservations) == 0) || bytes == 0 ||
       address > PUMP_ADDRESS_END - bytes)
     return false;

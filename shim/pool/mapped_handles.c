@@ -110,13 +110,13 @@ static struct kind asked(const CUmemAllocationProp *properties) {
 static int admit(uint32_t device, uint64_t bytes) {
   int admitted = pump_limit_try(device, bytes);
   if (admitted != -ENOMEM) return admitted;
-  pump_pool_relieve(device);
+  pump_pool_free_idle(device);
   return pump_limit_admit(device, bytes);
 }
 
 static void account(uint32_t device, int64_t bytes) {
   pthread_mutex_lock(&pump_range_lock);
-  pump_device_account(device, bytes, 0);
+  pump_device_add_bytes(device, bytes, 0);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -163,7 +163,7 @@ void mapped_home_leave(struct mapped_handle *handle) {
   mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, from));
   handle->home = 0;
   if (reserved->managed != 0) {
-    mapped_contents_dead(reserved, from, bytes);
+    mapped_contents_discard(reserved, from, bytes);
     counted = mapped_set_left(from, bytes, 1);
   }
   pump_limit_return(handle->device, bytes - counted);
@@ -195,7 +195,7 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
     real = handle->real; /* the driver's handle has one reference */
     mapped_handle_settle(handle);
   }
-  if (!ours || real != 0) mapped_waits_no_more(ours ? real : *key);
+  if (!ours || real != 0) mapped_forget_waiting(ours ? real : *key);
   pthread_mutex_unlock(&mapped_lock);
   mapped_free_pending();
   if (real != 0) *key = real;
@@ -235,20 +235,20 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
 /* ---- memory that is, or becomes, the driver's -------------------------------- */
 
 /* Skips handles of libraries in the rules: these map them at the driver's addresses. */
-void pump_mapped_waits(CUmemGenericAllocationHandle handle) {
+void pump_mapped_note_real(CUmemGenericAllocationHandle handle) {
   if (pump_rule_mapped()) return;
   pthread_mutex_lock(&mapped_lock);
   if (waiting_count < WAITING) waiting[waiting_count++] = handle;
   pthread_mutex_unlock(&mapped_lock);
 }
 
-bool mapped_one_waits(void) {
+bool mapped_take_waiting(void) {
   if (waiting_count == 0) return false;
   waiting_count--;
   return true;
 }
 
-void mapped_waits_no_more(uint64_t real) {
+void mapped_forget_waiting(uint64_t real) {
   for (uint32_t i = 0; i < waiting_count; i++)
     if (waiting[i] == real) waiting[i--] = waiting[--waiting_count];
 }
@@ -310,7 +310,7 @@ void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {
   pthread_mutex_unlock(&mapped_lock);
   pthread_mutex_unlock(&mapped_real_lock);
   if (kept)
-    pump_mapped_waits(loan->real);
+    pump_mapped_note_real(loan->real);
   else
     pump_real.cuMemRelease(loan->real);
 }
@@ -321,7 +321,7 @@ bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
   pthread_mutex_lock(&mapped_lock);
   for (unsigned int i = 0; list != NULL && i < count && !ours; i++) {
     mapped_handle_find(list[i].memHandle.memHandle, &ours);
-    mapped_waits_no_more(list[i].memHandle.memHandle);
+    mapped_forget_waiting(list[i].memHandle.memHandle);
   }
   pthread_mutex_unlock(&mapped_lock);
   if (ours)

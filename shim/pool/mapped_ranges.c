@@ -34,8 +34,8 @@ static bool add_range(uint64_t base, uint64_t bytes, uint32_t device, CUcontext 
   range->slot = info.slot;
   range->generation = info.generation;
   range->mapped_bytes = bytes;
-  pump_peer_settle(&info);
-  pump_populate(info.slot, info.generation);
+  pump_peer_keep_on_device(&info);
+  pump_populate_add(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return true;
 }
@@ -66,7 +66,7 @@ static void refill(struct mapped_mapping *mapping) {
     return;
   mapping->in_range = true;
   range->mapped_bytes += mapping->bytes;
-  pump_populate(range->slot, range->generation);
+  pump_populate_add(range->slot, range->generation);
 }
 
 void mapped_ranges_add(uint64_t base, uint64_t bytes) {
@@ -131,8 +131,8 @@ static bool discard(CUcontext context, CUdeviceptr address, size_t bytes) {
   return done;
 }
 
-void mapped_contents_dead(const struct mapped_reservation *reserved, uint64_t base,
-                          uint64_t bytes) {
+void mapped_contents_discard(const struct mapped_reservation *reserved, uint64_t base,
+                             uint64_t bytes) {
   const struct mapped_range *range = mapped_span_find(&mapped_ranges, base);
   if (range == NULL) {
     discard(reserved->context, base, bytes);

@@ -110,7 +110,7 @@ static bool host_takes(uint32_t device, uint64_t bytes) {
 static bool one_waits(uint32_t device, uint64_t bytes) {
   if (bytes > PUMP_LOAD(&pump_shm->devices[device].total_bytes)) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool waits = mapped_one_waits();
+  bool waits = mapped_take_waiting();
   pthread_mutex_unlock(&mapped_lock);
   return waits;
 }
@@ -161,7 +161,7 @@ uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left) {
     reserved->left[i] = left;
   }
   changed *= PUMP_BLOCK_BYTES;
-  pump_device_left(reserved->device, left ? (int64_t)changed : -(int64_t)changed);
+  pump_device_add_left_bytes(reserved->device, left ? (int64_t)changed : -(int64_t)changed);
   return changed;
 }
 
@@ -342,7 +342,7 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
   } else {
     forward = map_real(handle, reserved, result);
     if (forward && handle != NULL) *key = handle->real;
-    if (forward) mapped_waits_no_more(*key);
+    if (forward) mapped_forget_waiting(*key);
   }
   pthread_mutex_unlock(&mapped_lock);
   pthread_mutex_unlock(&mapped_real_lock);
@@ -350,7 +350,7 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
   return !forward;
 }
 
-bool mapped_filled(uint64_t base, uint64_t bytes) {
+bool mapped_is_filled(uint64_t base, uint64_t bytes) {
   uint64_t at = base, end = base + bytes;
   const struct mapped_mapping *mapping;
   while (at < end && (mapping = mapped_span_find(&mapped_mappings, at)) != NULL &&
@@ -374,7 +374,7 @@ bool pump_mapped_unmap(CUdeviceptr address, size_t bytes, CUresult *result) {
   if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
   bool ours = mapped_reservation_at(address) != NULL,
-       whole = ours && mapped_filled(address, bytes);
+       whole = ours && mapped_is_filled(address, bytes);
   for (uint64_t at = address; whole && at < address + bytes;) {
     struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
     at += mapping->bytes;

@@ -77,8 +77,8 @@ void mapped_home_leave(struct mapped_handle *handle);
  * contents of the handle (`home` is 0). */
 CUresult mapped_handle_become_real(struct mapped_handle *handle);
 /* Returns whether a handle of the driver is not mapped yet, and forgets that handle. */
-bool mapped_one_waits(void);
-void mapped_waits_no_more(uint64_t real);
+bool mapped_take_waiting(void);
+void mapped_forget_waiting(uint64_t real);
 void mapped_handles_reset(void);
 /* Logs one line, if the flag is 0: which call fails, why, and what to do. */
 void mapped_explain(const char *call, const char *why, uint32_t *said);
@@ -88,7 +88,7 @@ void mapped_explain(const char *call, const char *why, uint32_t *said);
 /* Returns the reservation that the program may use at that address, or NULL. */
 struct mapped_reservation *mapped_reservation_at(CUdeviceptr address);
 /* Returns whether whole mappings fill [base, +bytes). */
-bool mapped_filled(uint64_t base, uint64_t bytes);
+bool mapped_is_filled(uint64_t base, uint64_t bytes);
 /* Counts blocks as left, or not as left. Returns how many bytes have changed. */
 uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left);
 /* Ends a reservation that the program has freed, if it is not the home of a handle.
@@ -104,8 +104,8 @@ void mapped_ranges_add(uint64_t base, uint64_t bytes);
 /* Removes an ended mapping from its range, which ends with its last mapping. */
 void mapped_ranges_leave(const struct mapped_mapping *mapping);
 /* Marks contents as worthless, so that nothing copies them. */
-void mapped_contents_dead(const struct mapped_reservation *reserved, uint64_t base,
-                          uint64_t bytes);
+void mapped_contents_discard(const struct mapped_reservation *reserved, uint64_t base,
+                             uint64_t bytes);
 /* Forgets ranges that have ended with their context. */
 void mapped_ranges_forget(uint64_t base, uint64_t bytes);
 CUresult mapped_contents_copy(uint64_t to, uint64_t from, uint64_t bytes);

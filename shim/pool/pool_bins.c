@@ -13,7 +13,8 @@ static struct pool_bins *bins_of(const struct pool_piece_node *piece) {
 
 void pool_bin_put(struct pool_piece_node *piece) {
   PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the pieces");
-  PUMP_ASSERT(!piece->live && !piece->aside, "pieces in bins are free, not in quarantine");
+  PUMP_ASSERT(!piece->live && !piece->quarantined,
+              "pieces in bins are free, not in quarantine");
   struct pool_bins *bins = bins_of(piece);
   uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
   struct pool_piece_node **first = &bins->first[kind][bin];

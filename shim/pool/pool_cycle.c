@@ -45,7 +45,7 @@ struct pool_cycle {
   uint64_t count;      /* requests recorded; also the latest one's number */
   uint64_t since;      /* no request after this number is missing */
   uint64_t live_bytes; /* total length of the requests that are not freed */
-  uint64_t look_at;    /* number of the request that starts the next search */
+  uint64_t search_at;  /* number of the request that starts the next search */
   uint64_t backoff;    /* requests until the next search */
   uint32_t tick;       /* counts requests and frees */
   struct step *steps;  /* NULL: no cycle is known */
@@ -225,7 +225,7 @@ static void draft_use(struct draft *d) {
     step->offset_bytes = d->items[i].offset_bytes;
   }
   for (uint32_t r = 0; r < d->strip_count; r++)
-    if (d->strips[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
+    if (d->strips[r].left_out) pool_segment_set_kind(d->segments[r], POOL_SPARE);
   cycle->steps = d->steps;
   cycle->step_count = (uint32_t)(d->cycles * d->distance);
   cycle->next = 0;
@@ -250,7 +250,7 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
 
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are
  * freed; pieces that keep it may cost segments. */
-static bool set_steps(struct pool_arena *arena, uint64_t distance) {
+static bool place_cycle(struct pool_arena *arena, uint64_t distance) {
   struct draft kept, moved = {.beyond_bytes = POOL_NO_FIT};
   bool set = draft_of(&kept, arena, distance, true);
   if (!set || kept.beyond_bytes >= POOL_SEGMENT_LARGE_BYTES)
@@ -268,7 +268,7 @@ static void drop_steps(struct pool_arena *arena) {
   free(cycle->steps);
   cycle->steps = NULL;
   for (struct pool_segment *s = arena->segments; s != NULL; s = s->next)
-    if (s->kind == POOL_SPARE) pool_segment_is(s, POOL_LARGE);
+    if (s->kind == POOL_SPARE) pool_segment_set_kind(s, POOL_LARGE);
 }
 
 /* Increases the backoff, unless a whole cycle came as expected. */
@@ -276,7 +276,7 @@ static void raise_backoff(struct pool_cycle *cycle) {
   bool came = cycle->followed >= cycle->step_count;
   cycle->backoff = came ? CYCLE_LEAST : 2 * cycle->backoff;
   if (cycle->backoff > CYCLE_MOST) cycle->backoff = CYCLE_MOST;
-  cycle->look_at = cycle->count + cycle->backoff;
+  cycle->search_at = cycle->count + cycle->backoff;
 }
 
 /* Tolerates small differences: frameworks that cache memory may request more or less. */
@@ -301,19 +301,19 @@ static const struct step *next_step(struct pool_cycle *cycle, uint64_t length_by
   return NULL;
 }
 
-static void look(struct pool_arena *arena) {
+static void search_if_due(struct pool_arena *arena) {
   struct pool_cycle *cycle = arena->cycle;
-  if (cycle->steps != NULL || cycle->count < cycle->look_at) return;
+  if (cycle->steps != NULL || cycle->count < cycle->search_at) return;
   uint64_t distance = find_distance(cycle);
-  if (distance != 0 && !set_steps(arena, distance))
-    cycle->look_at = cycle->count + cycle->backoff;
+  if (distance != 0 && !place_cycle(arena, distance))
+    cycle->search_at = cycle->count + cycle->backoff;
 }
 
 static struct pool_cycle *cycle_of(struct pool_arena *arena) {
   if (arena->cycle != NULL) return arena->cycle;
   struct pool_cycle *cycle = calloc(1, sizeof *cycle);
   if (cycle == NULL) return NULL;
-  cycle->look_at = cycle->backoff = CYCLE_LEAST;
+  cycle->search_at = cycle->backoff = CYCLE_LEAST;
   arena->cycle = cycle;
   return cycle;
 }
@@ -332,7 +332,7 @@ struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t strea
   *number = ++cycle->count;
   *record_of(cycle, *number) = (struct record){
       .length_bytes = length_bytes, .live_bytes = cycle->live_bytes, .born = cycle->tick++};
-  look(arena);
+  search_if_due(arena);
   if (cycle->steps == NULL) return NULL;
   const struct step *step = next_step(cycle, length_bytes);
   if (step == NULL) pool_cycle_drop(arena);
@@ -341,17 +341,17 @@ struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t strea
   struct pool_piece_node *piece =
       pool_find_at(step->segment, step->offset_bytes, length_bytes, stream);
   if (piece == NULL) return NULL;
-  return pool_take_at(piece, step->offset_bytes, length_bytes, requested_bytes);
+  return pool_hand_out_at(piece, step->offset_bytes, length_bytes, requested_bytes);
 }
 
-void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number) {
+void pool_cycle_note_piece(struct pool_piece_node *piece, uint64_t number) {
   struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (number == 0 || cycle == NULL) return;
   piece->request = number;
   cycle->live_bytes += exact(piece->requested_bytes);
 }
 
-void pool_cycle_free(const struct pool_piece_node *piece) {
+void pool_cycle_note_free(const struct pool_piece_node *piece) {
   struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (piece->request == 0) return;
   PUMP_ASSERT(exact(piece->requested_bytes) <= cycle->live_bytes,
@@ -362,16 +362,16 @@ void pool_cycle_free(const struct pool_piece_node *piece) {
   record->ticks = cycle->tick++ - record->born;
 }
 
-bool pool_cycle_follows(const struct pool_arena *arena) {
+bool pool_cycle_is_known(const struct pool_arena *arena) {
   return arena->cycle != NULL && arena->cycle->steps != NULL;
 }
 
-bool pool_cycle_came(const struct pool_arena *arena) {
-  return pool_cycle_follows(arena) && arena->cycle->followed >= EXPECTED;
+bool pool_cycle_is_confirmed(const struct pool_arena *arena) {
+  return pool_cycle_is_known(arena) && arena->cycle->followed >= EXPECTED;
 }
 
 void pool_cycle_drop(struct pool_arena *arena) {
-  if (!pool_cycle_follows(arena)) return;
+  if (!pool_cycle_is_known(arena)) return;
   drop_steps(arena);
   raise_backoff(arena->cycle);
 }

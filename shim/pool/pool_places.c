@@ -15,7 +15,7 @@
 
 /* An item in a strip that lives at the same time as an item without a gap. */
 struct other {
-  uint64_t begin_bytes, end_bytes, cost;
+  uint64_t begin_bytes, end_bytes, cost_of_span;
 };
 
 struct placing {
@@ -38,30 +38,30 @@ struct gap {
 /* Returns whether both live at one time. Lifetimes may wrap at the end of the cycle. */
 static bool meet(const struct placing *p, const struct pool_item *a,
                  const struct pool_item *b) {
-  uint32_t behind_a = b->begin - a->begin, behind_b = a->begin - b->begin;
-  if (b->begin < a->begin) behind_a += p->ticks;
-  if (a->begin < b->begin) behind_b += p->ticks;
-  return behind_a < a->ticks || behind_b < b->ticks;
+  uint32_t after_a = b->begin - a->begin, after_b = a->begin - b->begin;
+  if (b->begin < a->begin) after_a += p->ticks;
+  if (a->begin < b->begin) after_b += p->ticks;
+  return after_a < a->ticks || after_b < b->ticks;
 }
 
-static void look(struct placing *p, const struct pool_item *item, uint32_t strip,
-                 struct gap *best) {
-  uint64_t start = 0;
+static void examine_strip(struct placing *p, const struct pool_item *item, uint32_t strip,
+                          struct gap *best) {
+  uint64_t reset_items = 0;
   bool unused = p->strips[strip].first == POOL_NONE;
   uint32_t next = p->strips[strip].first;
-  for (;; next = p->items[next].behind) {
+  for (;; next = p->items[next].next_in_strip) {
     const struct pool_item *other = next == POOL_NONE ? NULL : &p->items[next];
     p->looks++;
     if (other != NULL && !meet(p, other, item)) continue;
     uint64_t end = other == NULL ? p->strips[strip].length_bytes : other->new_offset_bytes;
-    uint64_t length = end > start ? end - start : 0;
+    uint64_t length = end > reset_items ? end - reset_items : 0;
     if (length >= item->length_bytes &&
         (best->strip == POOL_NONE || unused < best->unused ||
          (unused == best->unused && length < best->length_bytes)))
-      *best = (struct gap){strip, unused, start, length};
+      *best = (struct gap){strip, unused, reset_items, length};
     if (other == NULL) return;
     end = other->new_offset_bytes + other->length_bytes;
-    if (end > start) start = end;
+    if (end > reset_items) reset_items = end;
   }
 }
 
@@ -78,7 +78,7 @@ static bool is_free(const struct placing *p, const struct pool_item *item, uint3
                     uint64_t offset_bytes) {
   uint32_t i = p->strips[strip].first;
   while (i != POOL_NONE && !collide(p, item, offset_bytes, &p->items[i]))
-    i = p->items[i].behind;
+    i = p->items[i].next_in_strip;
   return i == POOL_NONE;
 }
 
@@ -89,8 +89,8 @@ static void put(struct placing *p, uint32_t number, uint32_t strip, uint64_t off
   PUMP_ASSERT(is_free(p, item, strip, offset_bytes), "two live items share no byte");
   uint32_t *link = &p->strips[strip].first;
   while (*link != POOL_NONE && p->items[*link].new_offset_bytes < offset_bytes)
-    link = &p->items[*link].behind;
-  item->behind = *link;
+    link = &p->items[*link].next_in_strip;
+  item->next_in_strip = *link;
   *link = number;
 }
 
@@ -136,7 +136,7 @@ static struct gap find_gap(struct placing *p, const struct pool_item *item) {
   struct gap best = {.strip = POOL_NONE};
   for (uint32_t r = 0; r < p->strip_count; r++)
     if (!p->strips[r].left_out && p->strips[r].length_bytes >= item->length_bytes)
-      look(p, item, r, &best);
+      examine_strip(p, item, r, &best);
   return best;
 }
 
@@ -147,7 +147,7 @@ static struct gap find_gap(struct placing *p, const struct pool_item *item) {
 static uint32_t note_others(struct placing *p, const struct pool_item *item,
                             uint32_t strip) {
   uint32_t count = 0;
-  for (uint32_t i = p->strips[strip].first; i != POOL_NONE; i = p->items[i].behind) {
+  for (uint32_t i = p->strips[strip].first; i != POOL_NONE; i = p->items[i].next_in_strip) {
     const struct pool_item *other = &p->items[i];
     p->looks++;
     if (!meet(p, other, item)) continue;
@@ -155,27 +155,27 @@ static uint32_t note_others(struct placing *p, const struct pool_item *item,
     p->others[count++] = (struct other){
         .begin_bytes = begin_bytes,
         .end_bytes = begin_bytes + other->length_bytes,
-        .cost = i < p->stay ? UINT64_MAX : other->length_bytes * losses * losses};
+        .cost_of_span = i < p->stay ? UINT64_MAX : other->length_bytes * losses * losses};
   }
   return count;
 }
 
 /* Returns the cost of a span's items; UINT64_MAX if one stays, or it reaches `most`. */
-static uint64_t cost(struct placing *p, uint32_t others, uint64_t begin_bytes,
-                     uint64_t end_bytes, uint64_t most) {
+static uint64_t cost_of_span(struct placing *p, uint32_t others, uint64_t begin_bytes,
+                             uint64_t end_bytes, uint64_t most) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < others && p->others[i].begin_bytes < end_bytes; i++) {
     p->looks++;
     if (p->others[i].end_bytes <= begin_bytes) continue;
-    if (p->others[i].cost >= most - sum) return UINT64_MAX;
-    sum += p->others[i].cost;
+    if (p->others[i].cost_of_span >= most - sum) return UINT64_MAX;
+    sum += p->others[i].cost_of_span;
   }
   return sum;
 }
 
 struct bid {
   struct gap gap;
-  uint64_t cost;
+  uint64_t cost_of_span;
 };
 
 static void keep_cheaper_place(struct placing *p, const struct pool_item *item,
@@ -183,8 +183,8 @@ static void keep_cheaper_place(struct placing *p, const struct pool_item *item,
                                struct bid *best) {
   uint64_t end_bytes = offset_bytes + item->length_bytes;
   if (end_bytes > p->strips[strip].length_bytes) return;
-  uint64_t sum = cost(p, others, offset_bytes, end_bytes, best->cost);
-  if (sum < best->cost)
+  uint64_t sum = cost_of_span(p, others, offset_bytes, end_bytes, best->cost_of_span);
+  if (sum < best->cost_of_span)
     *best = (struct bid){{.strip = strip, .offset_bytes = offset_bytes}, sum};
 }
 
@@ -194,16 +194,17 @@ static uint32_t chance_below(struct placing *p, uint32_t most) {
 }
 
 /* Removes the items that are in the way of `item`. */
-static void clear(struct placing *p, const struct pool_item *item, const struct gap *at) {
+static void remove_colliding(struct placing *p, const struct pool_item *item,
+                             const struct gap *at) {
   uint32_t *link = &p->strips[at->strip].first;
   while (*link != POOL_NONE) {
     uint32_t number = *link;
     struct pool_item *other = &p->items[number];
     if (!collide(p, item, at->offset_bytes, other)) {
-      link = &other->behind;
+      link = &other->next_in_strip;
       continue;
     }
-    *link = other->behind;
+    *link = other->next_in_strip;
     other->new_strip = POOL_NONE;
     other->losses++;
     if (number < p->next) p->next = number;
@@ -224,7 +225,7 @@ static struct gap displace(struct placing *p, const struct pool_item *item) {
     for (uint32_t i = 0; i < others; i++)
       keep_cheaper_place(p, item, r, others, p->others[i].end_bytes, &best);
   }
-  if (best.gap.strip != POOL_NONE) clear(p, item, &best.gap);
+  if (best.gap.strip != POOL_NONE) remove_colliding(p, item, &best.gap);
   return best.gap;
 }
 
@@ -232,7 +233,7 @@ static struct gap displace(struct placing *p, const struct pool_item *item) {
 
 typedef int (*order)(const void *, const void *);
 
-static void start(struct placing *p, order by) {
+static void reset_items(struct placing *p, order by) {
   qsort(&p->items[p->stay], p->count - p->stay, sizeof *p->items, by);
   for (uint32_t r = 0; r < p->strip_count; r++) p->strips[r].first = POOL_NONE;
   for (uint32_t i = 0; i < p->stay; i++)
@@ -247,7 +248,7 @@ static void start(struct placing *p, order by) {
 /* Places all items in that order, in strips that are not left out; if that fails, it
  * changes no place. Items without a gap displace others until `looks_most` is reached. */
 static bool place_by(struct placing *p, order by, uint64_t looks_most) {
-  start(p, by);
+  reset_items(p, by);
   while (p->next < p->count) {
     uint32_t number = p->next;
     const struct pool_item *item = &p->items[number];

@@ -17,12 +17,12 @@
 
 struct pool_item {
   uint64_t length_bytes, offset_bytes;
-  uint32_t begin, ticks; /* when it is allocated in the cycle, and for how long */
-  uint32_t strip;        /* number of its segment */
-  uint32_t step;         /* for the caller */
-  uint32_t behind;       /* next one in its strip by offset; POOL_NONE: it is the last */
-  bool at_peak;          /* lives at the peak of live bytes */
-  uint32_t new_strip;    /* its segment in the placement being tried; POOL_NONE: none */
+  uint32_t begin, ticks;  /* when it is allocated in the cycle, and for how long */
+  uint32_t strip;         /* number of its segment */
+  uint32_t step;          /* for the caller */
+  uint32_t next_in_strip; /* next one in its strip by offset; POOL_NONE: it is the last */
+  bool at_peak;           /* lives at the peak of live bytes */
+  uint32_t new_strip;     /* its segment in the placement being tried; POOL_NONE: none */
   uint64_t new_offset_bytes;
   uint32_t losses; /* how often another has displaced it */
 };

@@ -206,8 +206,8 @@ void pump_stream_gone(CUstream stream) {
 /* ---- advancing ---------------------------------------------------------------- */
 
 static void raise_executed(uint32_t index, uint64_t seq) {
-  pump_raise(&streams[index].executed, seq);
-  pump_raise(&pump_shm->progress[index].executed_seq, seq);
+  pump_atomic_max(&streams[index].executed, seq);
+  pump_atomic_max(&pump_shm->progress[index].executed_seq, seq);
 }
 
 static bool is_news(const struct stream *stream, uint64_t seq) {
@@ -221,7 +221,7 @@ static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
   raise_executed(index, seq);
   if (PUMP_UNLIKELY(pump_recording)) {
     uint64_t now_ns = pump_now_ns();
-    pump_raise(&streams[index].recorded, seq);
+    pump_atomic_max(&streams[index].recorded, seq);
     pump_moments_add(&moments[index], seq, now_ns);
     pump_upcalls.executed(index, seq, now_ns, before_ns);
   }
@@ -260,7 +260,8 @@ void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
 }
 
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq) {
-  return stream_index < PUMP_MAX_STREAMS ? pump_moments_of(&moments[stream_index], seq) : 0;
+  return stream_index < PUMP_MAX_STREAMS ? pump_moments_find(&moments[stream_index], seq)
+                                         : 0;
 }
 
 uint64_t pump_progress_executed(uint32_t stream_index) {
@@ -310,7 +311,7 @@ void pump_progress_gate(uint32_t stream_index, CUstream stream, bool large) {
   uint32_t device = PUMP_LOAD(&mine->device);
   if (!pump_gates_may(device, large)) return;
   /* The launch's memory may come only once the predecessors are known to have executed. */
-  if (!pump_yields(device)) pump_progress_mark(stream_index, stream);
+  if (!pump_job_yields(device)) pump_progress_mark(stream_index, stream);
   pump_gate(device, context, PUMP_LOAD(&mine->context_index),
             stream_of(stream_index, stream));
 }
@@ -322,10 +323,10 @@ static void wait_for_turn(uint32_t device) {
   uint32_t word = 0;
   uint64_t begin_ns = pump_now_ns();
   int saved = errno;
-  pump_hold_waits(device);
+  pump_hold_enter(device);
   while (pump_hold_lasts(device) && !pump_reports_nothing())
     if (pump_futex(&word, FUTEX_WAIT, 0, &pause) != 0 && errno == EINTR) break;
-  pump_hold_waited(device, pump_now_ns() - begin_ns);
+  pump_hold_leave(device, pump_now_ns() - begin_ns);
   errno = saved;
 }
 
@@ -333,11 +334,11 @@ static void wait_for_turn(uint32_t device) {
 static void wait_until_executed(const struct stream *stream, uint64_t seq) {
   uint32_t word = 0; /* never changes: a sleep that is not a cancellation point */
   bool executed;
-  pump_drain_waits();
+  pump_drain_enter();
   while (!(executed = PUMP_LOAD(&stream->executed) >= seq) && pump_drain_lasts() &&
          !pump_reports_nothing())
     pump_futex_sleep(&word, 0, DRAIN_SLEEP_NS);
-  pump_drain_waited(executed);
+  pump_drain_leave(executed);
   uint32_t device = PUMP_LOAD(&stream->device);
   if (pump_hold_lasts(device)) wait_for_turn(device);
 }
@@ -352,7 +353,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
-  pump_raise(&mine->issued, seq);
+  pump_atomic_max(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   bool draining = pump_draining();
   /* After a gate, a marker may be the only sign that the next launch's memory fits. */
@@ -445,8 +446,8 @@ void pump_progress_context_gone(CUcontext context) {
 void pump_progress_republish(void) {
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
     struct pump_progress *progress = &pump_shm->progress[i];
-    pump_raise(&progress->issued_seq, PUMP_LOAD(&streams[i].issued));
-    pump_raise(&progress->executed_seq, PUMP_LOAD(&streams[i].executed));
+    pump_atomic_max(&progress->issued_seq, PUMP_LOAD(&streams[i].issued));
+    pump_atomic_max(&progress->executed_seq, PUMP_LOAD(&streams[i].executed));
     PUMP_STORE(&progress->device, PUMP_LOAD(&streams[i].device));
     PUMP_STORE(&progress->live, names_stream(PUMP_LOAD(&keys[i])));
   }

@@ -60,7 +60,7 @@ static void wait_for_operations(CUcontext context) {
   }
 }
 
-void pump_code_loads(void) {
+void pump_code_wait_before_load(void) {
   CUcontext context = NULL;
   if (PUMP_LOAD(&in_vain)) return;
   struct pump_driver_scope scope = pump_driver_scope_open();

@@ -247,7 +247,7 @@ static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t
   return announce(op, kind, function, NULL, pump_stream_ref_of(at), pump_now_ns());
 }
 
-void pump_op_time(struct pump_at at) {
+void pump_op_start_timing(struct pump_at at) {
   if (pump_quiet()) return;
   int saved = errno;
   pump_enter();

@@ -219,7 +219,7 @@ void pump_graph_count_memory(CUgraphExec handle) {
   struct pump_graph_exec *exec = acquire_exec(handle);
   if (exec != NULL && exec->allocates &&
       __atomic_exchange_n(&exec->counted_in, era, __ATOMIC_RELAXED) != era)
-    pump_graph_memory_look();
+    pump_graph_memory_refresh();
   release(exec);
 }
 
@@ -252,7 +252,7 @@ struct pump_graph_exec *pump_graph_exec_out(CUgraphExec handle) {
 void pump_graph_exec_destroyed(struct pump_graph_exec *exec, bool over) {
   if (exec == NULL) return;
   int saved = errno;
-  if (exec->allocates) pump_graph_memory_look();
+  if (exec->allocates) pump_graph_memory_refresh();
   if (over)
     release(exec);
   else

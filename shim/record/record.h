@@ -55,14 +55,14 @@ struct pump_token {
 
 /* Starts timing a non-blocking operation before its real call. The macro below selects a
  * sample of operations (progress/timed.c). After the report or a failure, call
- * pump_op_behind. */
-void pump_op_time(struct pump_at at);
+ * pump_op_end_timing. */
+void pump_op_start_timing(struct pump_at at);
 /* Evaluates `may` only for sampled operations. */
-#define pump_op_ahead(at, may)                                                             \
+#define pump_op_begin_timing(at, may)                                                      \
   do {                                                                                     \
     if (PUMP_UNLIKELY(pump_timed_countdown-- == 0)) {                                      \
       pump_timed_count();                                                                  \
-      if (may) pump_op_time(at);                                                           \
+      if (may) pump_op_start_timing(at);                                                   \
     }                                                                                      \
   } while (0)
 /* ---- code that the driver loads (code_loading.c) ---- */
@@ -84,15 +84,15 @@ void pump_first_launched(void);
 #define pump_launch_loads(function, at)                                                    \
   (PUMP_UNLIKELY(!pump_was_launched(function)) && pump_first_launch(function, at))
 /* Waits in the same way before the driver loads an image, in the current context. */
-void pump_code_loads(void);
+void pump_code_wait_before_load(void);
 bool pump_code_is_loading(void);
 /* Forgets all launches after an unload: a handle may be reused for another function. */
 void pump_launched_forget(void);
 void pump_code_reset(void);
 
-/* Makes a launch's stream wait for its memory (progress/gates.c), before pump_op_ahead.
- * Not while code is loaded: the driver would wait for the gate, and the gate for memory
- * that only other calls of the driver can move. */
+/* Makes a launch's stream wait for its memory (progress/gates.c), before
+ * pump_op_begin_timing. Not while code is loaded: the driver would wait for the gate, and
+ * the gate for memory that only other calls of the driver can move. */
 void pump_op_gate(struct pump_at at, bool large);
 #define pump_launch_gate(function, at, may)                                                \
   do {                                                                                     \
@@ -110,7 +110,7 @@ static inline void pump_launch_touched(uint64_t function, uint32_t device, uint6
   if (PUMP_UNLIKELY(large || PUMP_LOAD(&pump_gates_large) != 0))
     pump_launch_note_size(function, large);
 }
-static inline void pump_op_behind(void) {
+static inline void pump_op_end_timing(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
 }
 

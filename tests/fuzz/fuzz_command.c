@@ -69,7 +69,7 @@ static void take_schedules(void) {
              shm.header.valid_seq);
         judge(command, d, way);
         pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1, 0);
-        if (way == PUMP_TO_HOST) pump_schedule_left(d, command->length_bytes);
+        if (way == PUMP_TO_HOST) pump_schedule_add_left_bytes(d, command->length_bytes);
       }
     }
 }

@@ -35,7 +35,7 @@ void pump_restore_write_signals(const struct pump_write_signals *signals) {
   (void)signals;
 }
 
-bool pump_log_is_apart(void) {
+bool pump_log_is_deferring(void) {
   return true;
 }
 
@@ -56,7 +56,7 @@ static bool is_of_job(const uint8_t *content, size_t length) {
   struct claims_job job;
   if (length < CLAIMS_JOB_OFFSET + sizeof job) return false;
   memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
-  return job.magic == CLAIMS_JOB_MAGIC && job.check == claims_check_job(&job) &&
+  return job.magic == CLAIMS_JOB_MAGIC && job.check == claims_checksum_job(&job) &&
          job.job == pump_claims_job();
 }
 
@@ -74,7 +74,8 @@ static void want(const uint8_t *content, size_t length) {
   struct claims_entry entry;
   if (length < sizeof entry) return;
   memcpy(&entry, content, sizeof entry);
-  if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_check(&entry)) return;
+  if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_checksum_entry(&entry))
+    return;
   if (entry.level_count > PUMP_HOST_LEVELS || entry.claimed_bytes == 0) return;
   of_job_wanted += is_of_job(content, length);
   for (uint32_t i = 0; i < host.level_count; i++)
@@ -102,7 +103,7 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     struct claims_entry entry;
     memcpy(&entry, content, sizeof entry);
     entry.magic = CLAIMS_ENTRY_MAGIC;
-    entry.check = claims_check(&entry);
+    entry.check = claims_checksum_entry(&entry);
     memcpy(content, &entry, sizeof entry);
   }
   if ((what & SUMMED) != 0 &&
@@ -117,7 +118,7 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     struct claims_job job;
     memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
     job.magic = CLAIMS_JOB_MAGIC;
-    job.check = claims_check_job(&job);
+    job.check = claims_checksum_job(&job);
     memcpy(content + CLAIMS_JOB_OFFSET, &job, sizeof job);
   }
   int file = folder_file(path, content, length);

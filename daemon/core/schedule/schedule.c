@@ -406,8 +406,8 @@ static void plan_operations(struct planner *p, int64_t end) {
   for (p->at = m->window.op_tail; p->at < end; p->at++) {
     uint32_t i = op_index(p->at);
     if ((int64_t)m->window.ops[i].seq >= p->horizon) return;
-    p->behind += planner_blocks_taken(p, p->at);
-    while (p->ran < p->at && p->behind - p->takes >= REACH_BLOCKS)
+    p->taken_since_ran += planner_blocks_taken(p, p->at);
+    while (p->ran < p->at && p->taken_since_ran - p->takes >= REACH_BLOCKS)
       planner_assume_executed(p);
     if (m->window.op_device[i] == p->device && !step(p, i)) return;
   }
@@ -450,7 +450,7 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
                             .blocks_left = REACH_BLOCKS};
   p->free_taken = p->free_made = p->releasable_count = 0;
   p->at = p->ran = m->window.op_tail;
-  p->behind = 0;
+  p->taken_since_ran = 0;
   p->horizon = PUMP_NOT_NEEDED;
   p->idle = model_next_idle(m, device, NONE);
   p->resident = NONE;

@@ -23,7 +23,7 @@ static inline bool is_searched(const struct planner *p, int32_t block) {
   return (model_stays(p->m, b) && p->later >= p->m->window.op_issued) == p->staying;
 }
 
-static int32_t look_later(struct planner *p) {
+static int32_t find_resident_before(struct planner *p) {
   const struct pump_model *m = p->m;
   while (p->later >= m->window.op_tail) {
     int64_t begin = m->window.ops[op_index(p->later)].first_use;
@@ -42,13 +42,13 @@ int32_t planner_find_resident(struct planner *p, int64_t need) {
     p->resident = p->idle;
     p->idle = model_next_idle(m, p->device, p->idle);
   }
-  if (p->resident == NONE) p->resident = look_later(p);
+  if (p->resident == NONE) p->resident = find_resident_before(p);
   if (p->staying || m->devices[p->device].duplicates.trials == 0 ||
       (p->resident != NONE && m->blocks.all[p->resident].next_use > need))
     return p->resident;
   p->staying = true;
   planner_begin_search(p, m->window.op_head - 1);
-  return p->resident = look_later(p);
+  return p->resident = find_resident_before(p);
 }
 
 struct run planner_take_resident(struct planner *p, uint32_t most) {
@@ -99,9 +99,9 @@ static void add_releasable(struct planner *p, uint32_t op) {
 
 void planner_assume_executed(struct planner *p) {
   uint32_t i = op_index(p->ran++);
-  PUMP_ASSERT(p->ran <= p->at + 1 && p->takes <= p->behind,
+  PUMP_ASSERT(p->ran <= p->at + 1 && p->takes <= p->taken_since_ran,
               "operations count as executed in order, and only visited ones");
-  p->behind -= p->takes;
+  p->taken_since_ran -= p->takes;
   p->takes = planner_blocks_taken(p, p->ran);
   if (p->m->window.op_device[i] == p->device) add_releasable(p, i);
 }

@@ -54,14 +54,14 @@ bool pump_capturing(CUstream stream) {
 
 /* No block is duplicated. */
 void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool set) {
   (void)first_block, (void)end_block, (void)set;
 }
-bool pump_hinted(uint64_t address) {
+bool pump_read_mostly_is_set(uint64_t address) {
   (void)address;
   return false;
 }
-bool pump_peer_reached(uint32_t device) {
+bool pump_peer_may_reach(uint32_t device) {
   (void)device;
   return false;
 }
@@ -74,7 +74,7 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 uint32_t pump_device_adopt_budgets(void) {
   return 0;
 }
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   (void)device;
   *least = *most = 0;
 }
@@ -86,7 +86,7 @@ uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
   (void)neighbours;
   return 0;
 }
-void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+void pump_plain_add_own(uint32_t device, CUcontext context, uint64_t bytes) {
   (void)device, (void)context, (void)bytes;
 }
 
@@ -242,8 +242,8 @@ static void begin(const char *driver) {
   range->length_bytes = 2 * HALF_BYTES;
   pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
   pump_shm->header.next_seq = 1; /* operation 0 counts as issued */
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
 }
 
 int main(int argc, char **argv) {

@@ -159,9 +159,9 @@ CUresult vd_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t base = ((uint64_t)start + alignment - 1) / alignment * alignment;
-  uint64_t before = base - (uint64_t)start, behind = alignment - before;
+  uint64_t before = base - (uint64_t)start, after = alignment - before;
   if (before != 0) munmap(start, before);
-  if (behind != 0) munmap((char *)base + bytes, behind);
+  if (after != 0) munmap((char *)base + bytes, after);
   vd_lock();
   CUresult result = add_range(&vd.reserved, VD_RESERVED, base, bytes, NULL);
   vd_unlock();

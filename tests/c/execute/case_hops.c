@@ -20,8 +20,8 @@ static void begin(void) {
   at_ms(0);
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   harness_wait_until_idle();
 }
 

@@ -9,8 +9,8 @@
 static void begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
 }
 
 /* ---- the worker's side ------------------------------------------------------------- */

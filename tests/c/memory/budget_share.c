@@ -107,7 +107,7 @@ static struct pump_device *prepared(const char *budget) {
 
 static void allocate(int64_t blocks) {
   pthread_mutex_lock(&pump_range_lock);
-  pump_device_account(2, blocks * (int64_t)BLOCK, 0);
+  pump_device_add_bytes(2, blocks * (int64_t)BLOCK, 0);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -158,7 +158,7 @@ static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
 /* Returns the free memory reported to a program, and the total, in blocks. */
 static uint64_t told_free(uint64_t *total) {
   size_t free_bytes = FREE_BLOCKS * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, 0, &free_bytes, &total_bytes);
+  pump_device_answer_memory_info(2, 0, &free_bytes, &total_bytes);
   *total = total_bytes / BLOCK;
   return free_bytes / BLOCK;
 }
@@ -226,7 +226,7 @@ static void programs_are_told_what_the_budget_leaves(void) {
   CHECK(told_free(&total) == 0 && total == 1024);
   CHECK(ask(device, 900 * BLOCK) == 900);
   CHECK(told_free(&total) == 800 && total == 1024);
-  pump_device_budgets(2, &least, &most); /* excludes the first one */
+  pump_device_adopted_budgets(2, &least, &most); /* excludes the first one */
   CHECK(least == 50 * BLOCK && most == 900 * BLOCK);
 }
 
@@ -263,36 +263,36 @@ static bool is_adopted(const struct pump_device *device) {
 
 static void a_smaller_budget_waits_until_what_is_issued_has_executed(void) {
   struct pump_device *device = draining();
-  pump_drain_waits();
-  pump_drain_waited(true); /* too soon after the drain began */
+  pump_drain_enter();
+  pump_drain_leave(true); /* too soon after the drain began */
   CHECK(!is_adopted(device));
   now_ns += 60000000;
-  pump_drain_waits();
-  pump_drain_waits();
-  pump_drain_waited(true); /* another thread waits */
+  pump_drain_enter();
+  pump_drain_enter();
+  pump_drain_leave(true); /* another thread waits */
   CHECK(!is_adopted(device));
   now_ns += 2 * IDLE_NS;
   CHECK(!is_adopted(device));
-  pump_drain_waited(true);
+  pump_drain_leave(true);
   CHECK(is_adopted(device));
 }
 
 static void a_smaller_budget_waits_for_a_bounded_time(void) {
   struct pump_device *device = draining();
-  pump_drain_waits();
+  pump_drain_enter();
   now_ns += PUMP_DRAIN_MOST_NS - 1;
   CHECK(!is_adopted(device) && pump_drain_lasts());
   now_ns += 1;
   CHECK(!pump_drain_lasts());
-  pump_drain_waited(false);
+  pump_drain_leave(false);
   CHECK(is_adopted(device));
 }
 
 static void a_smaller_budget_waits_shortly_for_an_idle_program(void) {
   struct pump_device *device = draining();
   now_ns += 40000000;
-  pump_drain_waits();
-  pump_drain_waited(true);
+  pump_drain_enter();
+  pump_drain_leave(true);
   now_ns += IDLE_NS - 1;
   CHECK(!is_adopted(device));
   now_ns += 1;
@@ -354,7 +354,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
   size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, 0, &free_bytes, &total_bytes); /* the other job makes way */
+  pump_device_answer_memory_info(2, 0, &free_bytes, &total_bytes); /* the other yields */
   CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
 }
 

@@ -61,8 +61,8 @@ BUGS = {
     ),
     "joined pieces are as early as the first of them": (
         "pool_blocks.c",
-        "if (behind->order > piece->order) piece->order = behind->order;",
-        "if (behind->order > 1ull << 60) piece->order = behind->order;",
+        "if (next->order > piece->order) piece->order = next->order;",
+        "if (next->order > 1ull << 60) piece->order = next->order;",
     ),
     "a borrower waits for too early an event": (
         "pool_serve.c",
@@ -76,8 +76,8 @@ BUGS = {
     ),
     "segments go back while a stream still uses them": (
         "pool_blocks.c",
-        "return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;",
-        "return piece->after == NULL && !piece->live && !piece->aside;",
+        "return piece->after == NULL && !piece->live && !piece->quarantined && piece->stream == 0;",
+        "return piece->after == NULL && !piece->live && !piece->quarantined;",
     ),
     "a live neighbour is discarded, too": (
         "pool_dead.c",
@@ -88,11 +88,11 @@ BUGS = {
         "pool_dead.c",
         "  pool_poll(arena);\n  uint32_t count",
         "  for (uint32_t s = 1; s <= arena->streams_used; s++)\n"
-        "    if (arena->streams[s - 1].used) pool_clean(arena, s, ~0ull);\n  uint32_t count",
+        "    if (arena->streams[s - 1].used) pool_mark_clean(arena, s, ~0ull);\n  uint32_t count",
     ),
     "what is in quarantine is handed out": (
         "pool_blocks.c",
-        "if (run != NULL) run->aside = true;",
+        "if (run != NULL) run->quarantined = true;",
         "if (run != NULL) pool_bin_put(run);",
     ),
     "what was discarded is handed out as it is": (
@@ -118,8 +118,8 @@ BUGS = {
     ),
     "an repopulation is through when the free before it is": (
         "pool_dead.c",
-        "pool_repopulated(piece, span, stream, ++by->frees);",
-        "pool_repopulated(piece, span, stream, by->frees);",
+        "pool_note_repopulated(piece, span, stream, ++by->frees);",
+        "pool_note_repopulated(piece, span, stream, by->frees);",
     ),
     "an owner that frees it unused has waited until memory was populated": (
         "pool_blocks.c",
@@ -146,7 +146,7 @@ BUGS_OF_PLACES = {
     ),
     "a place is used though it lies in quarantine": (
         "pool_blocks.c",
-        "piece != NULL && !piece->live && !piece->aside &&",
+        "piece != NULL && !piece->live && !piece->quarantined &&",
         "piece != NULL && !piece->live &&",
     ),
     "a place of two pieces is clean when the first is": (
