@@ -63,8 +63,9 @@ static struct pump_device_executors *set_on(uint32_t device) {
 static void say_no_thread(const char *name, int error) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot start thread %s: %s; prefetching is slower or off", name,
-                strerror(error));
+                "cannot start thread %s: %s; prefetching is slower or off. Raise ulimit -u "
+                "or the cgroup's pids.max",
+                name, strerror(error));
 }
 
 /* Returns whether the thread's heap has memory for the driver's thread-local data. The C
@@ -161,15 +162,16 @@ bool pump_executors_note_result(struct pump_device_executors *set, CUresult resu
     return false;
   if (__atomic_exchange_n(&said[(unsigned)result & 1023], 1, __ATOMIC_RELAXED) == 0)
     pump_log(PUMP_LOG_WARNING,
-             "%s on device %u failed with CUDA error %d; the job keeps running", call,
-             set->device, result);
+             "%s on device %u failed with CUDA error %d; the job keeps running. If this "
+             "repeats, check dmesg and nvidia-smi",
+             call, set->device, result);
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
     PUMP_STORE_RELEASE(&set->give_up, 1); /* publishes the time as well */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
                   "%d driver errors in a row on device %u (the last: %d): prefetching "
-                  "pauses there, demand paging continues",
+                  "pauses there, demand paging continues. Check dmesg and nvidia-smi",
                   FAILURES_MAX, set->device, result);
   }
   return true;
@@ -340,7 +342,7 @@ static void quiesce(struct pump_device_executors *set) {
       __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
       pump_log(PUMP_LOG_WARNING,
                "executors of device %u are stuck in the driver: no more prefetches there, "
-               "demand paging continues",
+               "demand paging continues. Check dmesg and nvidia-smi",
                set->device);
     }
   }

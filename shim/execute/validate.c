@@ -73,7 +73,8 @@ void pump_slot_wait(uint32_t slot) {
     if (pump_now_ns() > deadline_ns) {
       static uint32_t said;
       pump_log_once(&said, PUMP_LOG_WARNING,
-                    "a prefetch has been in the driver for 5 s; frees stop waiting for it");
+                    "a prefetch has been in the driver for 5 s, so frees no longer wait "
+                    "for it. Check dmesg and nvidia-smi");
       break;
     }
     pump_futex_sleep(&running[slot], seen, 10000000);

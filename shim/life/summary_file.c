@@ -7,6 +7,7 @@
  * partial file. "%p" in the name becomes the process id. Another process writes the
  * worker's counters, so they are not trusted.
  */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,12 @@ static void write_object(FILE *file, const char *line) {
   fputs("]}\n", file);
 }
 
+static void say_not_written(const char *path, int error) {
+  pump_log(PUMP_LOG_WARNING,
+           "PUMP_SUMMARY: cannot write %s: %s; choose a file that can be written",
+           PUMP_QUOTED(path), strerror(error));
+}
+
 void pump_summary_write(const char *line) {
   const char *name = getenv("PUMP_SUMMARY");
   char path[4096], partial[PUMP_DRAFT_BYTES];
@@ -135,15 +142,16 @@ void pump_summary_write(const char *line) {
   FILE *file = pump_draft(path, partial);
   struct pump_write_signals signals;
   if (file == NULL || !pump_block_write_signals(&signals)) {
+    say_not_written(path, file == NULL ? errno : EAGAIN);
     if (file != NULL) fclose(file);
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
     return;
   }
   write_object(file, line);
-  bool written = fclose(file) == 0;
+  int error = fclose(file) == 0 ? 0 : errno;
   pump_restore_write_signals(&signals);
-  if (!written || rename(partial, path) != 0) {
+  if (error == 0 && rename(partial, path) != 0) error = errno;
+  if (error != 0) {
+    say_not_written(path, error);
     unlink(partial);
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
   }
 }

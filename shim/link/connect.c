@@ -379,11 +379,12 @@ static void say_end(enum end end, uint64_t waited_ns) {
     if (waited_ns < PUMP_SILENCE_NS) break; /* it may only be full at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process, which runs on demand paging (the reason is "
-                  "in pumpd's log)");
+                  "in pumpd's log: pump-run --log-file FILE)");
     break;
   case BAD_MEMORY:
     pump_log_once(&said[BAD_MEMORY], PUMP_LOG_WARNING,
-                  "pumpd sent unusable shared memory: the job runs on demand paging");
+                  "pumpd sent unusable shared memory (install pump again): the job runs on "
+                  "demand paging");
     break;
   case NO_ADDRESS_SPACE:
     pump_log_once(&said[NO_ADDRESS_SPACE], PUMP_LOG_WARNING,
@@ -426,7 +427,7 @@ static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
   if (pause_ns == PUMP_YOUNG_BACKOFF_MAX_NS)
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "pumpd's workers for this process keep crashing, so it mostly runs on "
-                  "demand paging (the reason is in pumpd's log)");
+                  "demand paging (see pumpd's log: pump-run --log-file FILE)");
   return pause_ns;
 }
 

@@ -38,7 +38,7 @@
 #define ALLOWANCE_FACTOR 4             /* times the refused bytes */
 #define ALLOWANCE_LEAST_BYTES 67108864 /* 64 MiB */
 
-/* Libraries that register device memory with network gpus, which fails for managed
+/* Libraries that register device memory with network cards, which fails for managed
  * memory. They have another path for managed memory (UCX, Open MPI and libfabric query
  * IS_MANAGED). libucm is not one of them: it queries only on behalf of libuct. */
 static const char *const transports[] = {"libuct",      "libucp",    "libucs",    "libmpi",

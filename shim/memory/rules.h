@@ -22,7 +22,7 @@ enum pump_rule pump_rule_for(size_t bytes);
 bool pump_rule_keeps_caller(void);
 
 /* Returns whether the caller is a library that must distinguish managed from device
- * memory, because it registers device memory with a network gpu. Walks as pump_rule_for
+ * memory, because it registers device memory with a network card. Walks as pump_rule_for
  * does. Requires the guard. */
 bool pump_rule_sees_managed(void);
 

@@ -57,7 +57,7 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
   pump_log_once(
       &said, PUMP_LOG_WARNING,
       "an allocation stays device memory, because pump cannot track its range (%s)",
-      why == -ENOSPC   ? "the range table is full"
+      why == -ENOSPC   ? "too many ranges: allocate fewer, larger ones"
       : why == -ERANGE ? "unexpected address"
                        : "out of host memory");
   CUresult result = pump_real.cuMemFree_v2(*address);

@@ -12,8 +12,8 @@ struct mapped_spans mapped_ranges = {.record_bytes = sizeof(struct mapped_range)
 static void say_untracked(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "mapped memory runs on demand paging: pump cannot track its range (the "
-                "range table is full, or memory is short)");
+                "mapped memory runs on demand paging: pump cannot track its range, because "
+                "memory is short or there are too many ranges. Map fewer, larger ones");
 }
 
 static bool add_range(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context) {

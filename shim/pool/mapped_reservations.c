@@ -119,7 +119,7 @@ static bool one_waits(uint32_t device, uint64_t bytes) {
 static void say_refused(uint64_t bytes) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "the driver refuses %.1f GiB of managed memory for a reserved of "
+                "the driver refuses %.1f GiB of managed memory for a reservation of "
                 "addresses, so memory mapped there stays on the GPU. For PyTorch set "
                 "PYTORCH_ALLOC_CONF=expandable_segments:False",
                 (double)bytes / (1 << 30));
