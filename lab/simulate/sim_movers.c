@@ -224,8 +224,8 @@ static bool has_waited(const struct pump_sim *sim, const struct pump_entry *entr
 /* Returns whether the next entry of the schedule waits only for a mover. */
 static bool is_next_ready(const struct pump_sim *sim, uint32_t direction) {
   struct pump_entry entry;
-  uint64_t turn;
-  return pump_schedule_peek(sim->shm, 0, direction, &entry, &turn) &&
+  uint64_t cursor;
+  return pump_schedule_peek(sim->shm, 0, direction, &entry, &cursor) &&
          has_waited(sim, &entry);
 }
 
@@ -335,8 +335,8 @@ static bool may_go(const struct pump_sim *sim, uint32_t direction,
 static void date_entry(struct pump_sim *sim, uint32_t direction) {
   struct sim_direction *state = &sim->directions[direction];
   struct pump_entry entry;
-  uint64_t turn;
-  if (!pump_schedule_peek(sim->shm, 0, direction, &entry, &turn) ||
+  uint64_t cursor;
+  if (!pump_schedule_peek(sim->shm, 0, direction, &entry, &cursor) ||
       !may_go(sim, direction, &entry)) {
     state->entry_ns = GPU_NEVER;
   } else if (state->entry_ns == GPU_NEVER) {
@@ -346,12 +346,12 @@ static void date_entry(struct pump_sim *sim, uint32_t direction) {
 
 static bool take_entry(struct pump_sim *sim, uint32_t direction, struct sim_command *job) {
   struct pump_entry entry;
-  uint64_t turn;
+  uint64_t cursor;
   date_entry(sim, direction);
   if (sim->directions[direction].entry_ns > sim->now_ns ||
-      !pump_schedule_peek(sim->shm, 0, direction, &entry, &turn))
+      !pump_schedule_peek(sim->shm, 0, direction, &entry, &cursor))
     return false;
-  pump_schedule_claim(&sim->shm->schedules[0], direction, turn);
+  pump_schedule_claim(&sim->shm->schedules[0], direction, cursor);
   *job = (struct sim_command){
       .command = entry.command, .scheduled = true, .duplicates = entry.duplicates};
   sim->directions[direction].entry_ns = GPU_NEVER;

@@ -15,20 +15,20 @@ struct pump_marker_sleeper pump_marker_sleepers[PUMP_MAX_DEVICES];
 void pump_marker_queue_init(struct pump_marker_queue *queue) {
   PUMP_STORE(&queue->head, 0);
   PUMP_STORE(&queue->tail, 0);
-  for (uint64_t i = 0; i < PUMP_MARKERS; i++) PUMP_STORE(&queue->cells[i].turn, i);
+  for (uint64_t i = 0; i < PUMP_MARKERS; i++) PUMP_STORE(&queue->cells[i].sequence, i);
 }
 
 bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value) {
   uint64_t tail = PUMP_LOAD(&queue->tail);
   for (;;) {
-    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[tail % PUMP_MARKERS].turn);
-    if (turn < tail) return false; /* full */
-    if (turn > tail) {
+    uint64_t sequence = PUMP_LOAD_ACQUIRE(&queue->cells[tail % PUMP_MARKERS].sequence);
+    if (sequence < tail) return false; /* full */
+    if (sequence > tail) {
       tail = PUMP_LOAD(&queue->tail);
     } else if (__atomic_compare_exchange_n(&queue->tail, &tail, tail + 1, true,
                                            __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
       PUMP_STORE(&queue->cells[tail % PUMP_MARKERS].value, value);
-      PUMP_STORE_RELEASE(&queue->cells[tail % PUMP_MARKERS].turn, tail + 1);
+      PUMP_STORE_RELEASE(&queue->cells[tail % PUMP_MARKERS].sequence, tail + 1);
       return true;
     }
   }
@@ -37,14 +37,14 @@ bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value) {
 bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value) {
   uint64_t head = PUMP_LOAD(&queue->head);
   for (;;) {
-    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[head % PUMP_MARKERS].turn);
-    if (turn < head + 1) return false; /* empty */
-    if (turn > head + 1) {
+    uint64_t sequence = PUMP_LOAD_ACQUIRE(&queue->cells[head % PUMP_MARKERS].sequence);
+    if (sequence < head + 1) return false; /* empty */
+    if (sequence > head + 1) {
       head = PUMP_LOAD(&queue->head);
     } else if (__atomic_compare_exchange_n(&queue->head, &head, head + 1, true,
                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       *value = PUMP_LOAD(&queue->cells[head % PUMP_MARKERS].value);
-      PUMP_STORE_RELEASE(&queue->cells[head % PUMP_MARKERS].turn, head + PUMP_MARKERS);
+      PUMP_STORE_RELEASE(&queue->cells[head % PUMP_MARKERS].sequence, head + PUMP_MARKERS);
       return true;
     }
   }

@@ -56,11 +56,11 @@ static inline bool pump_marker_of_later_epoch(uint32_t ticket, uint32_t epoch) {
 _Static_assert(PUMP_MARKERS == 4096, "a number has 12 bits in a ticket");
 
 /* A bounded queue of tickets, many producers and consumers. The cell for position p is
- * empty if turn == p, and filled if turn == p + 1. */
+ * empty if sequence == p, and filled if sequence == p + 1. */
 struct pump_marker_queue {
   uint64_t head, tail;
   struct {
-    uint64_t turn;
+    uint64_t sequence;
     uint32_t value;
   } cells[PUMP_MARKERS];
 };

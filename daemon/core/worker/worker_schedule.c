@@ -73,12 +73,12 @@ static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
 /* ---- taken and ended ------------------------------------------------------------- */
 
 static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t device,
-                  uint32_t direction, uint64_t turn) {
+                  uint32_t direction, uint64_t cursor) {
   struct schedule *schedule = &m->schedules.all[device];
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
-  uint32_t taken = pump_schedule_taken_count(turn, direction);
-  if (turn >> 32 != schedule->version || taken > schedule->count[direction])
-    return; /* another schedule's turn */
+  uint32_t taken = pump_schedule_taken_count(cursor, direction);
+  if (cursor >> 32 != schedule->version || taken > schedule->count[direction])
+    return; /* another schedule's cursor */
   for (; schedule->taken[direction] < taken; schedule->taken[direction]++) {
     uint32_t index = schedule->indices[direction][schedule->taken[direction]];
     schedule->left[direction] -= m->transfers.all[index].blocks;
@@ -138,7 +138,7 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t direc
 static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t direction) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     if (m->schedules.all[device].in_force)
-      adopt(shm, m, device, direction, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
+      adopt(shm, m, device, direction, PUMP_LOAD_ACQUIRE(&shm->schedules[device].cursor));
   if (m->schedules.running_count > 0) take_ends(shm, m, direction);
 }
 
@@ -160,10 +160,10 @@ void worker_apply_departures(struct pump_shm *shm, struct pump_model *m) {
 static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   struct schedule *schedule = &m->schedules.all[device];
   if (!schedule->in_force) return;
-  uint64_t turn = pump_schedule_withdraw(&shm->schedules[device]);
+  uint64_t cursor = pump_schedule_withdraw(&shm->schedules[device]);
   schedule->in_force = false;
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-    adopt(shm, m, device, direction, turn);
+    adopt(shm, m, device, direction, cursor);
     while (schedule->count[direction] > schedule->taken[direction])
       schedule_release_transfer(m,
                                 schedule->indices[direction][--schedule->count[direction]]);
@@ -236,7 +236,7 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   schedule->in_force = true;
   m->totals.schedules++;
   if (m->schedules.recorded != NULL) PUMP_STORE(&shared->made_ns, pump_core_now_ns());
-  PUMP_STORE_RELEASE(&shared->turn, (uint64_t)schedule->version << 32);
+  PUMP_STORE_RELEASE(&shared->cursor, (uint64_t)schedule->version << 32);
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     struct pump_executors_sleep *sleep = &shm->executors[device][direction];
     if (schedule->count[direction] > 0 &&

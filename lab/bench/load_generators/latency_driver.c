@@ -37,7 +37,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation 
   call->time_ns = time_ns;
   call->address = address;
   call->bytes = bytes;
-  __atomic_store_n(&call->turn, number + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&call->sequence, number + 1, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
 }
 

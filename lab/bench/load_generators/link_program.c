@@ -141,26 +141,26 @@ static struct pump_entry entry_of(uint32_t direction, uint32_t slice) {
 /* Returns whether few entries are left, and the phase has more slices. */
 static bool runs_out(uint32_t direction) {
   const struct pump_schedule *schedule = &pump_shm->schedules[0];
-  uint64_t turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
+  uint64_t cursor = PUMP_LOAD_ACQUIRE(&schedule->cursor);
   uint32_t listed = schedule->count[direction];
   return lists[direction].taken + listed < lists[direction].slices &&
-         listed - pump_schedule_taken_count(turn, direction) < FEW;
+         listed - pump_schedule_taken_count(cursor, direction) < FEW;
 }
 
 /* Puts a new schedule in force, with the next slices of both directions. */
 static void renew(void) {
   struct pump_schedule *schedule = &pump_shm->schedules[0];
-  uint64_t turn = pump_schedule_withdraw(schedule);
+  uint64_t cursor = pump_schedule_withdraw(schedule);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
     struct list *list = &lists[d];
-    list->taken += pump_schedule_taken_count(turn, d);
+    list->taken += pump_schedule_taken_count(cursor, d);
     uint32_t count = 0;
     for (; count < PUMP_SCHEDULE_ENTRIES && list->taken + count < list->slices; count++)
       schedule->entries[d][count] = entry_of(d, list->taken + count);
     PUMP_STORE(&schedule->count[d], count);
   }
   PUMP_STORE_RELEASE(&pump_shm->header.valid_seq, PUMP_ALL_VALID);
-  PUMP_STORE_RELEASE(&schedule->turn, ++versions << 32);
+  PUMP_STORE_RELEASE(&schedule->cursor, ++versions << 32);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     pump_wake(&pump_shm->executors[0][d].asleep, &pump_shm->executors[0][d].wakes);
 }

@@ -202,10 +202,10 @@ EXPORT void load_generator_clock(struct generator *f, uint64_t operation_ns,
 static bool take(struct generator *f, uint32_t direction, struct pump_command *command) {
   struct pump_schedule *schedule = &f->shm->schedules[0];
   struct pump_entry entry;
-  uint64_t turn;
-  if (!pump_schedule_peek(f->shm, 0, direction, &entry, &turn) ||
+  uint64_t cursor;
+  if (!pump_schedule_peek(f->shm, 0, direction, &entry, &cursor) ||
       entry.after_seq > f->executed || entry.left_bytes > schedule->left_bytes ||
-      !pump_schedule_claim(schedule, direction, turn))
+      !pump_schedule_claim(schedule, direction, cursor))
     return false;
   *command = entry.command;
   return true;

@@ -318,7 +318,7 @@ def test_rounding_takes_at_most_a_twentieth_of_what_pytorch_holds(name: str) -> 
 def test_places_are_free_and_need_hardly_more_than_the_best_order_does() -> None:
     program = build("address,undefined", "pool_places_check", "pool_places.c")
     for seed in range(1, 5):
-        figures = report(run(program, "rooms", str(seed), "1000"))
+        figures = report(run(program, "strips", str(seed), "1000"))
         assert figures["placed"] >= 900
         assert figures["left"] >= 1000
         figures = report(run(program, "least", str(seed), "100"))
