@@ -262,7 +262,7 @@ static enum verdict decide_claimed(uint64_t bytes) {
 /* Writes the part of a bound that this process gets, and why. */
 static void share_text(char *text, size_t bytes, int why) {
   if (why != 0)
-    snprintf(text, bytes, ", of which this process may use %s because %s (%s)",
+    snprintf(text, bytes, ", and this process may use %s of it because %s (%s)",
              PUMP_UNSEEN_SHARE_TEXT,
              limit.blind != 0 && limit.unseen == 0 ? "it cannot read other jobs' claims"
                                                    : "other jobs cannot see its claim",

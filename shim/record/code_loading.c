@@ -52,8 +52,8 @@ static void wait_for_operations(CUcontext context) {
       seen_ns = now_ns;
     } else if (now_ns - seen_ns > STILL_NS) {
       PUMP_STORE(&in_vain, true);
-      pump_log(PUMP_LOG_INFO, "the GPU stood still while code was to be loaded: pump waits "
-                              "for it no more");
+      pump_log(PUMP_LOG_INFO, "the GPU made no progress before code was loaded, so pump no "
+                              "longer waits for it");
       return;
     }
     pump_futex_sleep(&word, 0, SLEEP_NS);

@@ -32,8 +32,8 @@ static bool admit(struct pump_graph_list *list, uint64_t bytes) {
     PUMP_ADD(&kept_bytes, -bytes);
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "the CUDA graphs of this program need more than %llu MiB of metadata: "
-                  "later graphs run on demand paging. Destroy those that are not launched "
-                  "again",
+                  "later graphs run on demand paging. Destroy graphs that are not "
+                  "launched again",
                   (unsigned long long)(MOST_BYTES >> 20));
     return false;
   }
