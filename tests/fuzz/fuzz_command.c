@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   }
   for (uint32_t d = 0; d < DEVICES; d++) {
     struct pump_schedule *schedule = &shm.schedules[d];
-    take(&input, &schedule->turn, sizeof schedule->turn);
+    take(&input, &schedule->cursor, sizeof schedule->cursor);
     take(&input, schedule->count, sizeof schedule->count);
     take(&input, &schedule->left_bytes, sizeof schedule->left_bytes);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)

@@ -39,7 +39,7 @@ bool pump_log_is_deferring(void) {
   return true;
 }
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *card) {
   (void)device, (void)card;
   return false;
 }
@@ -61,13 +61,12 @@ static bool is_of_job(const uint8_t *content, size_t length) {
 }
 
 static void want_cards(const uint8_t *content, size_t length) {
-  struct claims_cards cards;
-  if (length < sizeof(struct claims_entry) + sizeof cards) return;
-  memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
-  if (cards.magic != CLAIMS_CARDS_MAGIC || cards.check != claims_check_cards(&cards))
-    return;
+  struct claims_gpus gpus;
+  if (length < sizeof(struct claims_entry) + sizeof gpus) return;
+  memcpy(&gpus, content + sizeof(struct claims_entry), sizeof gpus);
+  if (gpus.magic != CLAIMS_GPUS_MAGIC || gpus.check != claims_checksum_gpus(&gpus)) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
-    cards_wanted += cards.cards[i].found_bytes != 0;
+    cards_wanted += gpus.gpus[i].found_bytes != 0;
 }
 
 static void want(const uint8_t *content, size_t length) {
@@ -107,12 +106,12 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     memcpy(content, &entry, sizeof entry);
   }
   if ((what & SUMMED) != 0 &&
-      length >= sizeof(struct claims_entry) + sizeof(struct claims_cards)) {
-    struct claims_cards cards;
-    memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
-    cards.magic = CLAIMS_CARDS_MAGIC;
-    cards.check = claims_check_cards(&cards);
-    memcpy(content + sizeof(struct claims_entry), &cards, sizeof cards);
+      length >= sizeof(struct claims_entry) + sizeof(struct claims_gpus)) {
+    struct claims_gpus gpus;
+    memcpy(&gpus, content + sizeof(struct claims_entry), sizeof gpus);
+    gpus.magic = CLAIMS_GPUS_MAGIC;
+    gpus.check = claims_checksum_gpus(&gpus);
+    memcpy(content + sizeof(struct claims_entry), &gpus, sizeof gpus);
   }
   if ((what & SUMMED) != 0 && length >= CLAIMS_JOB_OFFSET + sizeof(struct claims_job)) {
     struct claims_job job;
@@ -170,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must((claims[i].bytes != 0) == (claims[i].processes != 0));
   }
   struct pump_neighbours neighbours = {0};
-  must(pump_claims_cards(&neighbours) == 0);
+  must(pump_claims_read_gpus(&neighbours) == 0);
   must(neighbours.count == cards_wanted);
   for (uint32_t i = 0; i < count; i++) {
     if (files[i] >= 0) close(files[i]);
