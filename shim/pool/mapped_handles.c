@@ -38,6 +38,7 @@ static uint64_t waiting[WAITING];
 static uint32_t waiting_count;
 
 struct mapped_handle *mapped_handle_find(uint64_t key, bool *ours) {
+  PUMP_ASSERT(pump_is_locked(&mapped_lock), "mapped_lock guards the handles");
   *ours = (key & KEY_MASK) == KEY_BEGIN;
   return *ours ? pump_table_find(&handles, key) : NULL;
 }
@@ -167,6 +168,7 @@ void mapped_home_leave(struct mapped_handle *handle) {
     counted = mapped_set_left(from, bytes, 1);
   }
   pump_limit_return(handle->device, bytes - counted);
+  PUMP_ASSERT(reserved->homes != 0, "a reservation counts the contents in it");
   reserved->homes--;
   mapped_reservation_settle(reserved);
 }

@@ -156,6 +156,7 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
 uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left) {
   const struct mapped_reservation *reserved = mapped_span_find(&mapped_reservations, base);
   uint64_t changed = 0, first = (base - reserved->base) / PUMP_BLOCK_BYTES;
+  PUMP_ASSERT(bytes <= reserved->base + reserved->bytes - base, "spans do not overlap");
   for (uint64_t i = first; i < first + bytes / PUMP_BLOCK_BYTES; i++) {
     changed += reserved->left[i] != left;
     reserved->left[i] = left;
@@ -166,6 +167,7 @@ uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left) {
 }
 
 void mapped_reservation_settle(struct mapped_reservation *reserved) {
+  PUMP_ASSERT(pump_is_locked(&mapped_lock), "mapped_lock guards the reservations");
   if (!reserved->freed || reserved->homes != 0) return;
   if (reserved->managed != 0) {
     pump_limit_return(reserved->device,
