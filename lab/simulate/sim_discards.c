@@ -34,15 +34,15 @@ int sim_discards_issue(struct pump_sim *sim, const struct pump_sim_step *step,
                        const struct gpu_operation *discard,
                        struct gpu_submitted *submitted) {
   uint32_t own = sim->streams[step->stream].number;
-  uint32_t beside = sim->streams[sim->program.streams].number;
+  uint32_t discarding = sim->streams[sim->program.streams].number;
   const struct {
     uint32_t stream;
     struct gpu_operation operation;
   } parts[] = {
       {own, {.kind = GPU_EVENT_RECORD, .event = step->stream}},
-      {beside, {.kind = GPU_EVENT_WAIT, .event = step->stream}},
-      {beside, *discard},
-      {beside,
+      {discarding, {.kind = GPU_EVENT_WAIT, .event = step->stream}},
+      {discarding, *discard},
+      {discarding,
        {.kind = GPU_EVENT_RECORD,
         .event = event_after(sim, sim->discards.issued + 1),
         .cookie = SIM_DISCARD_COOKIE + sim->step}},

@@ -154,12 +154,12 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
   }
-  bool beside = to_gpu(mover) && mover->role.number == 0 &&
-                PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
+  bool evicting = to_gpu(mover) && mover->role.number == 0 &&
+                  PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
   /* If the record fails, the event is not valid for this slice: wait for the stream. */
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
-  if (beside) measure_call(mover, pump_now_ns() - job->times.returned_ns);
+  if (evicting) measure_call(mover, pump_now_ns() - job->times.returned_ns);
   if (!check_call(mover, result,
                   mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);

@@ -176,13 +176,13 @@ void mapped_home_leave(struct mapped_handle *handle) {
 void mapped_handle_settle(struct mapped_handle *handle) {
   if (handle->references != 0 || handle->mapped) return;
   if (handle->real == 0) {
-    uint64_t beside_bytes = handle->bytes;
+    uint64_t elsewhere_bytes = handle->bytes;
     account(handle->device, -(int64_t)handle->bytes);
     if (handle->home != 0) {
-      beside_bytes -= handle->home_bytes;
+      elsewhere_bytes -= handle->home_bytes;
       mapped_home_leave(handle);
     }
-    pump_limit_return(handle->device, beside_bytes);
+    pump_limit_return(handle->device, elsewhere_bytes);
   }
   pump_table_take_out(&handles, handle);
 }
