@@ -1,7 +1,7 @@
-"""Loads C code for suites: a library with the headers that declare it, and a suite's own feeder.
+"""Loads C code for suites: a library with the headers that declare it, and load generators.
 
-A feeder is a load generator in C. It passes data that Python has packed to a part of
-libpump_core.so, so that no Python runs during a measurement.
+A load generator passes data that Python has packed to a part of libpump_core.so, so that no Python
+runs during a measurement.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(library))
 
 
-def feeder(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
-    """Returns cffi's (ffi, library) of the feeder `source`, built against a library of the pump
-    under test.
+def generator(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
+    """Returns cffi's (ffi, library) of the load generator `source`, built against a library of the
+    pump under test.
 
     Raises the errors of harness.compile_c.
     """

@@ -352,7 +352,7 @@ def host_kernels() -> Path:
 
 def build_null_driver(tools: Tools) -> Path:
     """Builds a libcuda.so.1 of empty functions in its own folder. Raises compile_c's errors."""
-    here = tools.root / "lab" / "bench" / "feeders" / "null_driver"
+    here = tools.root / "lab" / "bench" / "load_generators" / "null_driver"
     return compile_c(
         replace(tools, work=tools.work / "null_driver"),
         "libcuda.so.1",

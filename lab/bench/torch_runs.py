@@ -34,21 +34,21 @@ def environment(options: Options) -> Path:
 
 
 def library(options: Options, name: str, *flags: str) -> Path:
-    """Builds lab/bench/feeders/NAME.c as a shared library."""
-    source = ROOT / "lab" / "bench" / "feeders" / f"{name}.c"
+    """Builds lab/bench/load_generators/NAME.c as a shared library."""
+    source = ROOT / "lab" / "bench" / "load_generators" / f"{name}.c"
     return compile_c(options.tools, f"lib{name}.so", [source], "-shared", "-fPIC", *flags)
 
 
 class Torch:
-    """Runs a program of PyTorch under witness.c, in `mode` timing of the virtual GPU. `program`:
-    its file and options. `settings`: further settings of the virtual GPU."""
+    """Runs a program of PyTorch under allocator_probe.c, in `mode` timing of the virtual GPU.
+    `program`: its file and options. `settings`: further settings of the virtual GPU."""
 
     def __init__(
         self, options: Options, program: Sequence[str], work: Path, settings: Sequence[str] = ()
     ) -> None:
         self._pump_run = options.tools.pump_run
         self._python = environment(options)
-        self._witness = library(options, "witness", "-ldl", "-lpthread")
+        self._probe = library(options, "allocator_probe", "-ldl", "-lpthread")
         self._program = program
         self._settings = ("mode=timing", "copies=modelled", *settings)
         self._work = work
@@ -72,7 +72,7 @@ class Torch:
         command = [self._pump_run, "--log-file", str(log), "--virtual", PROFILE, *pump]
         for setting in (f"memory={memory_bytes}", *self._settings):
             command += ["--virtual-set", setting]
-        command += ["--", "sh", "-c", PRELOAD, str(self._witness), str(self._python)]
+        command += ["--", "sh", "-c", PRELOAD, str(self._probe), str(self._python)]
         command += [*self._program, "--json", str(result), *words]
         variables = {
             "PUMP_DISABLE": "" if pump else "1",

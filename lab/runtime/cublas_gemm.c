@@ -206,18 +206,18 @@ static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int x_ste
                           const void *y, int y_step, void *result, int type,
                           bool conjugate) {
   double one[2] = {1, 0}, nothing[2] = {0, 0};
-  CUdeviceptr place = (uint64_t)(uintptr_t)result;
+  CUdeviceptr address = (uint64_t)(uintptr_t)result;
   if (handle == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (x_step <= 0 || y_step <= 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   bool on_host = handle->pointer_mode == CUBLAS_POINTER_MODE_HOST;
   cudaError_t error = rt_enter();
   if (error == cudaSuccess && on_host)
-    error = rt_driver.cuMemAllocAsync(&place, 16, handle->stream);
+    error = rt_driver.cuMemAllocAsync(&address, 16, handle->stream);
   if (error != cudaSuccess) return blas_status(error);
   struct gemm gemm = {.pointers = {[GEMM_A] = (uint64_t)(uintptr_t)x,
                                    [GEMM_B] = (uint64_t)(uintptr_t)y,
-                                   [GEMM_C] = place,
-                                   [GEMM_D] = place},
+                                   [GEMM_C] = address,
+                                   [GEMM_D] = address},
                       .shape = {.m = 1,
                                 .n = 1,
                                 .k = n,
@@ -237,9 +237,9 @@ static cublasStatus_t dot(cublasHandle_t handle, int n, const void *x, int x_ste
   if (on_host) {
     cudaError_t freed;
     if (error == cudaSuccess)
-      error = rt_driver.cuMemcpyDtoHAsync_v2(result, place, gemm_type_bytes(type),
+      error = rt_driver.cuMemcpyDtoHAsync_v2(result, address, gemm_type_bytes(type),
                                              handle->stream);
-    freed = rt_driver.cuMemFreeAsync(place, handle->stream);
+    freed = rt_driver.cuMemFreeAsync(address, handle->stream);
     if (error == cudaSuccess) error = freed;
     if (error == cudaSuccess) error = rt_driver.cuStreamSynchronize(handle->stream);
   }

@@ -52,14 +52,15 @@ void *rt_function_of(CUkernel kernel);
 /* Returns an array's descriptor and the size of a texel; enters the context. */
 cudaError_t rt_array_shape(cudaArray_const_t array, CUDA_ARRAY3D_DESCRIPTOR *shape,
                            size_t *texel_bytes);
-/* Converts a 3D copy to the driver's form and checks it. rt_box_told() converts back. */
+/* Converts a 3D copy to the driver's form and checks it. rt_box_as_parms() converts back.
+ */
 cudaError_t rt_box_of(const struct cudaMemcpy3DParms *given, CUDA_MEMCPY3D *out);
-cudaError_t rt_box_told(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out);
+cudaError_t rt_box_as_parms(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out);
 /* Returns the driver's address of a registered variable; `length_bytes` may be NULL. */
 cudaError_t rt_variable_of(const void *variable, CUdeviceptr *out, size_t *length_bytes);
 /* Returns the address of `length_bytes` in a variable, with checks; enters the context. */
-cudaError_t rt_place_of(const void *variable, size_t offset, size_t length_bytes,
-                        void **out);
+cudaError_t rt_symbol_address(const void *variable, size_t offset, size_t length_bytes,
+                              void **out);
 
 static inline CUdeviceptr rt_address(const void *pointer) {
   return (CUdeviceptr)(uintptr_t)pointer;

@@ -70,8 +70,8 @@ RT_API(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from
 
 /* -- variables -- */
 
-cudaError_t rt_place_of(const void *symbol, size_t offset, size_t length_bytes,
-                        void **out) {
+cudaError_t rt_symbol_address(const void *symbol, size_t offset, size_t length_bytes,
+                              void **out) {
   CUdeviceptr address = 0;
   size_t all_bytes = 0;
   cudaError_t error = rt_enter() ?: rt_variable_of(symbol, &address, &all_bytes);
@@ -82,7 +82,8 @@ cudaError_t rt_place_of(const void *symbol, size_t offset, size_t length_bytes,
 }
 
 RT_API(cudaGetSymbolAddress, (void **out, const void *symbol)) {
-  return rt_keep(out == NULL ? cudaErrorInvalidValue : rt_place_of(symbol, 0, 0, out));
+  return rt_keep(out == NULL ? cudaErrorInvalidValue
+                             : rt_symbol_address(symbol, 0, 0, out));
 }
 
 RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
@@ -92,27 +93,28 @@ RT_API(cudaGetSymbolSize, (size_t *out, const void *symbol)) {
   return rt_keep(error);
 }
 
-/* Sets `place`, which the copies below use, to the variable's address plus the offset. */
-#define PLACED(symbol, offset, copying)                                                    \
+/* Sets `address`, which the copies below use, to the variable's address plus the offset. */
+#define AT_SYMBOL(symbol, offset, copying)                                                 \
   __extension__({                                                                          \
-    void *place;                                                                           \
-    rt_place_of(symbol, offset, length_bytes, &place) ?: copying;                          \
+    void *address;                                                                         \
+    rt_symbol_address(symbol, offset, length_bytes, &address) ?: copying;                  \
   })
 
 RT_TWINS(_ptds, cudaMemcpyToSymbol,
          (const void *symbol, const void *from, size_t length_bytes, size_t offset,
           RT_ENUM(cudaMemcpyKind) kind),
-         PLACED(symbol, offset, copy(driver, place, from, length_bytes, kind)))
+         AT_SYMBOL(symbol, offset, copy(driver, address, from, length_bytes, kind)))
 RT_TWINS(_ptsz, cudaMemcpyToSymbolAsync,
          (const void *symbol, const void *from, size_t length_bytes, size_t offset,
           RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
-         PLACED(symbol, offset,
-                copy_async(driver, place, from, length_bytes, kind, stream)))
+         AT_SYMBOL(symbol, offset,
+                   copy_async(driver, address, from, length_bytes, kind, stream)))
 RT_TWINS(_ptds, cudaMemcpyFromSymbol,
          (void *to, const void *symbol, size_t length_bytes, size_t offset,
           RT_ENUM(cudaMemcpyKind) kind),
-         PLACED(symbol, offset, copy(driver, to, place, length_bytes, kind)))
+         AT_SYMBOL(symbol, offset, copy(driver, to, address, length_bytes, kind)))
 RT_TWINS(_ptsz, cudaMemcpyFromSymbolAsync,
          (void *to, const void *symbol, size_t length_bytes, size_t offset,
           RT_ENUM(cudaMemcpyKind) kind, cudaStream_t stream),
-         PLACED(symbol, offset, copy_async(driver, to, place, length_bytes, kind, stream)))
+         AT_SYMBOL(symbol, offset,
+                   copy_async(driver, to, address, length_bytes, kind, stream)))

@@ -51,7 +51,7 @@ static cudaError_t copy_rows(const struct rt_driver *driver, const struct end *t
 }
 
 #define MEMORY(pointer, pitch) &((struct end){pointer, pitch, NULL, 0, 0})
-#define PLACE(array, x_bytes, y) &((struct end){NULL, 0, array, x_bytes, y})
+#define POSITION(array, x_bytes, y) &((struct end){NULL, 0, array, x_bytes, y})
 
 RT_TWINS(_ptds, cudaMemcpy2D,
          (void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -71,32 +71,32 @@ RT_TWINS(_ptsz, cudaMemcpy2DAsync,
 RT_TWINS(_ptds, cudaMemcpy2DToArray,
          (cudaArray_t to, size_t x_bytes, size_t y, const void *from, size_t pitch,
           size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind),
-         OF_ARRAY(to, copy_rows(driver, PLACE(to, x_bytes, y), MEMORY(from, pitch),
+         OF_ARRAY(to, copy_rows(driver, POSITION(to, x_bytes, y), MEMORY(from, pitch),
                                 width_bytes, height, kind, NULL)))
 RT_TWINS(_ptsz, cudaMemcpy2DToArrayAsync,
          (cudaArray_t to, size_t x_bytes, size_t y, const void *from, size_t pitch,
           size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind,
           cudaStream_t stream),
-         OF_ARRAY(to, copy_rows(driver, PLACE(to, x_bytes, y), MEMORY(from, pitch),
+         OF_ARRAY(to, copy_rows(driver, POSITION(to, x_bytes, y), MEMORY(from, pitch),
                                 width_bytes, height, kind, &stream)))
 RT_TWINS(_ptds, cudaMemcpy2DFromArray,
          (void *to, size_t pitch, cudaArray_const_t from, size_t x_bytes, size_t y,
           size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind),
-         OF_ARRAY(from, copy_rows(driver, MEMORY(to, pitch), PLACE(from, x_bytes, y),
+         OF_ARRAY(from, copy_rows(driver, MEMORY(to, pitch), POSITION(from, x_bytes, y),
                                   width_bytes, height, kind, NULL)))
 RT_TWINS(_ptsz, cudaMemcpy2DFromArrayAsync,
          (void *to, size_t pitch, cudaArray_const_t from, size_t x_bytes, size_t y,
           size_t width_bytes, size_t height, RT_ENUM(cudaMemcpyKind) kind,
           cudaStream_t stream),
-         OF_ARRAY(from, copy_rows(driver, MEMORY(to, pitch), PLACE(from, x_bytes, y),
+         OF_ARRAY(from, copy_rows(driver, MEMORY(to, pitch), POSITION(from, x_bytes, y),
                                   width_bytes, height, kind, &stream)))
 RT_TWINS(_ptds, cudaMemcpy2DArrayToArray,
          (cudaArray_t to, size_t to_x_bytes, size_t to_y, cudaArray_const_t from,
           size_t from_x_bytes, size_t from_y, size_t width_bytes, size_t height,
           RT_ENUM(cudaMemcpyKind) kind),
          to == NULL || from == NULL ? cudaErrorInvalidValue
-                                    : copy_rows(driver, PLACE(to, to_x_bytes, to_y),
-                                                PLACE(from, from_x_bytes, from_y),
+                                    : copy_rows(driver, POSITION(to, to_x_bytes, to_y),
+                                                POSITION(from, from_x_bytes, from_y),
                                                 width_bytes, height, kind, NULL))
 
 /* -- bytes that continue from row to row of an array -- */
@@ -126,7 +126,7 @@ static cudaError_t copy_run(const struct rt_driver *driver, cudaArray_const_t ar
     size_t left_bytes = row_bytes - x_bytes, height = 1;
     size_t width_bytes = length_bytes < left_bytes ? length_bytes : left_bytes;
     if (x_bytes == 0 && length_bytes >= row_bytes) height = length_bytes / row_bytes;
-    const struct end *there = PLACE(array, x_bytes, y), *here = MEMORY(at, width_bytes);
+    const struct end *there = POSITION(array, x_bytes, y), *here = MEMORY(at, width_bytes);
     error = copy_rows(driver, to_array ? there : here, to_array ? here : there, width_bytes,
                       height, kind, stream);
     at += width_bytes * height;
@@ -184,8 +184,8 @@ RT_TWINS(_ptds, cudaMemcpyArrayToArray,
          (cudaArray_t to, size_t to_x_bytes, size_t to_y, cudaArray_const_t from,
           size_t from_x_bytes, size_t from_y, size_t length_bytes,
           RT_ENUM(cudaMemcpyKind) kind),
-         copy_arrays(driver, *PLACE(to, to_x_bytes, to_y),
-                     *PLACE(from, from_x_bytes, from_y), length_bytes, kind))
+         copy_arrays(driver, *POSITION(to, to_x_bytes, to_y),
+                     *POSITION(from, from_x_bytes, from_y), length_bytes, kind))
 
 /* -- slices -- */
 
@@ -238,14 +238,14 @@ cudaError_t rt_box_of(const struct cudaMemcpy3DParms *given, CUDA_MEMCPY3D *out)
   return cudaSuccess;
 }
 
-static struct cudaPitchedPtr memory_told(int type, const void *host, CUdeviceptr device,
-                                         size_t pitch, size_t height) {
+static struct cudaPitchedPtr pitched_ptr_of(int type, const void *host, CUdeviceptr device,
+                                            size_t pitch, size_t height) {
   if (type == CU_MEMORYTYPE_ARRAY) return (struct cudaPitchedPtr){0};
   CUdeviceptr address = type == CU_MEMORYTYPE_HOST ? rt_address(host) : device;
   return (struct cudaPitchedPtr){rt_pointer(address), pitch, pitch, height};
 }
 
-cudaError_t rt_box_told(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out) {
+cudaError_t rt_box_as_parms(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out) {
   size_t from_bytes, to_bytes, unit_bytes;
   bool from_host = box->srcMemoryType == CU_MEMORYTYPE_HOST;
   bool to_host = box->dstMemoryType == CU_MEMORYTYPE_HOST;
@@ -255,12 +255,12 @@ cudaError_t rt_box_told(const CUDA_MEMCPY3D *box, struct cudaMemcpy3DParms *out)
   *out = (struct cudaMemcpy3DParms){
       .srcArray = box->srcArray,
       .srcPos = {box->srcXInBytes / from_bytes, box->srcY, box->srcZ},
-      .srcPtr = memory_told(box->srcMemoryType, box->srcHost, box->srcDevice, box->srcPitch,
-                            box->srcHeight),
+      .srcPtr = pitched_ptr_of(box->srcMemoryType, box->srcHost, box->srcDevice,
+                               box->srcPitch, box->srcHeight),
       .dstArray = box->dstArray,
       .dstPos = {box->dstXInBytes / to_bytes, box->dstY, box->dstZ},
-      .dstPtr = memory_told(box->dstMemoryType, box->dstHost, box->dstDevice, box->dstPitch,
-                            box->dstHeight),
+      .dstPtr = pitched_ptr_of(box->dstMemoryType, box->dstHost, box->dstDevice,
+                               box->dstPitch, box->dstHeight),
       .extent = {box->WidthInBytes / unit_bytes, box->Height, box->Depth},
       .kind = from_host ? (to_host ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
                         : (to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice)};

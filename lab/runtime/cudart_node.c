@@ -158,28 +158,28 @@ RT_API(cudaGraphMemcpyNodeGetParams,
   CUDA_MEMCPY3D box;
   cudaError_t error = out == NULL ? cudaErrorInvalidValue : rt_enter();
   if (error == cudaSuccess) error = rt_driver.cuGraphMemcpyNodeGetParams(node, &box);
-  return rt_keep(error ?: rt_box_told(&box, out));
+  return rt_keep(error ?: rt_box_as_parms(&box, out));
 }
 
 /* -- copies to and from variables -- */
 
 static cudaError_t run_to_symbol(const void *symbol, const void *from, size_t length_bytes,
                                  size_t offset, int kind, struct cudaMemcpy3DParms *out) {
-  void *place;
+  void *address;
   if (kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost)
     return cudaErrorInvalidMemcpyDirection;
-  cudaError_t error = rt_place_of(symbol, offset, length_bytes, &place);
-  if (error == cudaSuccess) *out = run_of(place, from, length_bytes, kind);
+  cudaError_t error = rt_symbol_address(symbol, offset, length_bytes, &address);
+  if (error == cudaSuccess) *out = run_of(address, from, length_bytes, kind);
   return error;
 }
 
 static cudaError_t run_from_symbol(void *to, const void *symbol, size_t length_bytes,
                                    size_t offset, int kind, struct cudaMemcpy3DParms *out) {
-  void *place;
+  void *address;
   if (kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice)
     return cudaErrorInvalidMemcpyDirection;
-  cudaError_t error = rt_place_of(symbol, offset, length_bytes, &place);
-  if (error == cudaSuccess) *out = run_of(to, place, length_bytes, kind);
+  cudaError_t error = rt_symbol_address(symbol, offset, length_bytes, &address);
+  if (error == cudaSuccess) *out = run_of(to, address, length_bytes, kind);
   return error;
 }
 

@@ -107,7 +107,7 @@ static bool make_tables(struct pump_sim *sim) {
   }
   sim->streams = calloc(program->streams + 1, sizeof *sim->streams);
   sim->scratch_uses = calloc(program->uses_most + 1, sizeof *sim->scratch_uses);
-  sim->marker_behind = calloc(program->step_count + 1, 1);
+  sim->marker_after = calloc(program->step_count + 1, 1);
   sim->last_use_seq = calloc((size_t)program->range_count * PUMP_RANGE_EIGHTHS + 1,
                              sizeof *sim->last_use_seq);
   sim->live = calloc(program->range_count + 1, 1);
@@ -120,7 +120,7 @@ static bool make_tables(struct pump_sim *sim) {
   sim->fresh = calloc(program->use_count + 1, 1);
   sim->discards.of_block = calloc(program->blocks, sizeof *sim->discards.of_block);
   sim->shm = calloc(1, sizeof *sim->shm);
-  return sim->streams && sim->scratch_uses && sim->marker_behind && sim->last_use_seq &&
+  return sim->streams && sim->scratch_uses && sim->marker_after && sim->last_use_seq &&
          sim->live && sim->populate && sim->range_of_slot && sim->marks && sim->syncs_ns &&
          sim->transfers && sim->batch && sim->fresh && sim->discards.of_block && sim->shm;
 }
@@ -150,7 +150,7 @@ struct pump_sim *pump_sim_new(const struct pump_sim_program *program,
 void pump_sim_delete(struct pump_sim *sim) {
   if (sim == NULL) return;
   void *const owned[] = {sim->streams,       sim->scratch_uses,
-                         sim->marker_behind, sim->last_use_seq,
+                         sim->marker_after,  sim->last_use_seq,
                          sim->live,          sim->populate,
                          sim->range_of_slot, sim->marks,
                          sim->syncs_ns,      sim->batch,

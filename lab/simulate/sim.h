@@ -190,9 +190,9 @@ struct pump_sim_transfer {
   uint64_t needed_by_seq; /* the operation that needs it; 0: none */
   uint32_t first_block;
   uint32_t blocks;
-  uint32_t way;    /* PUMP_TO_GPU, PUMP_TO_HOST */
-  uint32_t issued; /* pump_sim_step_now() then */
-  uint32_t run;    /* pump_sim_step_run() then */
+  uint32_t direction; /* PUMP_TO_GPU, PUMP_TO_HOST */
+  uint32_t issued;    /* pump_sim_step_now() then */
+  uint32_t run;       /* pump_sim_step_run() then */
   uint32_t reserved;
 };
 

@@ -53,7 +53,8 @@ static uint16_t start(struct pump_model *m, uint32_t device, uint32_t direction,
                                  .slot = first->slot,
                                  .need = serves ? (int64_t)op->seq : 0};
   uint16_t index;
-  if (schedule_hold(m, device, direction, &entry, 1, &index) == 0) return UINT16_MAX;
+  if (schedule_make_transfers(m, device, direction, &entry, 1, &index) == 0)
+    return UINT16_MAX;
   struct transfer *transfer = &m->transfers.all[index];
   transfer->observed_seq = (int64_t)m->totals.observed_seq;
   *command = (struct pump_command){
@@ -65,7 +66,7 @@ static uint16_t start(struct pump_model *m, uint32_t device, uint32_t direction,
       .observed_seq = direction == PUMP_TO_HOST ? m->totals.observed_seq : 0,
       .needed_by_seq = serves ? op->seq : 0,
       .stream = serves ? op->stream : 0};
-  schedule_taken(m, index, PUMP_ALL_VALID);
+  schedule_note_taken(m, index, PUMP_ALL_VALID);
   m->schedules.changes++;
   return index;
 }
@@ -107,12 +108,12 @@ void pump_sim_end(struct pump_model *m, uint64_t ticket, uint32_t result,
 
 /* ---- the queues ---------------------------------------------------------------------- */
 
-static void send(struct pump_sim *sim, uint32_t way, const int64_t *blocks,
+static void send(struct pump_sim *sim, uint32_t direction, const int64_t *blocks,
                  uint32_t count) {
   struct pump_command commands[SIM_DECISIONS];
-  struct sim_decisions *queue = &sim->directions[way].decisions;
+  struct sim_decisions *queue = &sim->directions[direction].decisions;
   uint32_t most = SIM_DECISIONS - (uint32_t)(queue->tail - queue->noted);
-  uint32_t made = pump_sim_start(sim->model, 0, way, blocks, count, commands, most);
+  uint32_t made = pump_sim_start(sim->model, 0, direction, blocks, count, commands, most);
   for (uint32_t i = 0; i < made; i++)
     *sim_decision_at(queue, queue->tail++) = (struct sim_decision){.command = commands[i]};
 }
@@ -123,8 +124,8 @@ void pump_sim_decide(struct pump_sim *sim, const int64_t *to_host, uint32_t to_h
   send(sim, PUMP_TO_GPU, to_gpu, to_gpu_count);
 }
 
-static void note_ends(struct pump_sim *sim, uint32_t way) {
-  struct sim_decisions *queue = &sim->directions[way].decisions;
+static void note_ends(struct pump_sim *sim, uint32_t direction) {
+  struct sim_decisions *queue = &sim->directions[direction].decisions;
   bool all_before_noted = true;
   for (uint64_t at = queue->noted; at != queue->tail; at++) {
     struct sim_decision *decision = sim_decision_at(queue, at);
@@ -141,7 +142,8 @@ static void note_ends(struct pump_sim *sim, uint32_t way) {
 void sim_decide_follow(struct pump_sim *sim) {
   pump_model_progress(sim->model, &sim->shm->progress[0].executed_seq,
                       sizeof sim->shm->progress[0] / sizeof(uint64_t));
-  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) note_ends(sim, way);
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
+    note_ends(sim, direction);
   pump_model_predict(sim->model, PUMP_PREDICT_AT_ONCE);
   pump_model_turn(sim->model, 0);
 }

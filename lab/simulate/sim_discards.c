@@ -5,7 +5,7 @@
  * waits for. Discards run in order. Their ends count as progress of their stream. */
 #include "sim_state.h"
 
-static uint32_t event_behind(const struct pump_sim *sim, uint32_t number) {
+static uint32_t event_after(const struct pump_sim *sim, uint32_t number) {
   return sim->program.streams + number % SIM_DISCARDS;
 }
 
@@ -34,17 +34,17 @@ int sim_discards_issue(struct pump_sim *sim, const struct pump_sim_step *step,
                        const struct gpu_operation *discard,
                        struct gpu_submitted *submitted) {
   uint32_t own = sim->streams[step->stream].number;
-  uint32_t beside = sim->streams[sim->program.streams].number;
+  uint32_t discarding = sim->streams[sim->program.streams].number;
   const struct {
     uint32_t stream;
     struct gpu_operation operation;
   } parts[] = {
       {own, {.kind = GPU_EVENT_RECORD, .event = step->stream}},
-      {beside, {.kind = GPU_EVENT_WAIT, .event = step->stream}},
-      {beside, *discard},
-      {beside,
+      {discarding, {.kind = GPU_EVENT_WAIT, .event = step->stream}},
+      {discarding, *discard},
+      {discarding,
        {.kind = GPU_EVENT_RECORD,
-        .event = event_behind(sim, sim->discards.issued + 1),
+        .event = event_after(sim, sim->discards.issued + 1),
         .cookie = SIM_DISCARD_COOKIE + sim->step}},
   };
   for (; sim->discards.part < sizeof parts / sizeof parts[0]; sim->discards.part++) {
@@ -68,7 +68,7 @@ int sim_discards_await(struct pump_sim *sim, const struct pump_sim_step *step,
   }
   if (newest <= sim->discards.ended || sim->discards.part != 0) return GPU_OK;
   const struct gpu_operation wait = {.kind = GPU_EVENT_WAIT,
-                                     .event = event_behind(sim, newest)};
+                                     .event = event_after(sim, newest)};
   int result = gpu_submit(sim->engine, sim->now_ns, &sim->hooks,
                           sim->streams[step->stream].number, &wait, submitted);
   sim->discards.part = result == GPU_OK;
@@ -87,11 +87,11 @@ bool sim_discards_poll(struct pump_sim *sim) {
   for (; discards->seen_step < discards->ended_step; discards->seen_step++)
     sim_duplicates_discarded(sim, discards->seen_step);
   *sim_executed_seq(sim, sim->program.streams) =
-      sim_discards_behind(sim, discards->seen_step - 1);
+      sim_discards_after(sim, discards->seen_step - 1);
   return true;
 }
 
-uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step) {
+uint64_t sim_discards_after(const struct pump_sim *sim, uint32_t step) {
   while (step > 0 && sim->program.steps[step].seq == 0) step--;
   return sim->program.steps[step].seq;
 }

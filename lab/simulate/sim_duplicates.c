@@ -74,17 +74,17 @@ static uint64_t depart(struct pump_sim *sim, struct sim_command *job, uint32_t f
                   : advise(sim, begin, end - begin, GPU_ADVICE_READ_MOSTLY_ENDS, 0);
 }
 
-uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, struct sim_command *job,
-                               uint32_t first, uint32_t count) {
+uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t direction,
+                               struct sim_command *job, uint32_t first, uint32_t count) {
   job->kept = 0;
   if (!sim->settings.duplicates) return sim->now_ns;
-  if (way == PUMP_TO_HOST) return depart(sim, job, first, count);
+  if (direction == PUMP_TO_HOST) return depart(sim, job, first, count);
   return arrive(sim, job, first, count);
 }
 
-void sim_duplicates_run(const struct sim_command *job, uint32_t way, uint32_t begin,
+void sim_duplicates_run(const struct sim_command *job, uint32_t direction, uint32_t begin,
                         uint32_t *first, uint32_t *count) {
-  if (way != PUMP_TO_HOST) return;
+  if (direction != PUMP_TO_HOST) return;
   uint32_t end = *first + *count;
   while (*first < end && is_asked(job->kept, *first - begin)) ++*first;
   uint32_t stop = *first;

@@ -84,7 +84,7 @@ static bool write_discard(struct pump_sim *sim, uint16_t kind, uint32_t index) {
   for (uint32_t i = 0; i < step->uses; i += PUMP_MAX_EXTENTS) {
     const struct record record = {
         .event = {.kind = kind,
-                  .seq = sim_discards_behind(sim, index),
+                  .seq = sim_discards_after(sim, index),
                   .stream = sim->program.streams + 1},
         .uses = &sim->program.uses[step->first_use + i],
         .count = (uint32_t)sim_least(step->uses - i, PUMP_MAX_EXTENTS)};

@@ -113,25 +113,26 @@ static int64_t walk(struct pump_sim *sim, int64_t only, int64_t *most_seq) {
   const struct device *device = &m->devices[0];
   int64_t gpu = device->facts.budget, host = host_blocks(sim), most = 0;
   int64_t room = gpu + host - spare((uint64_t)host);
-  int64_t held = device->counts[PUMP_BLOCK_HOST] + device->counts[PUMP_BLOCK_ARRIVING] +
-                 device->counts[PUMP_BLOCK_RESIDENT] + device->counts[PUMP_BLOCK_LEAVING] +
-                 device->counts[PUMP_BLOCK_MAYBE_EVICTED];
+  int64_t in_host = device->counts[PUMP_BLOCK_HOST] + device->counts[PUMP_BLOCK_ARRIVING] +
+                    device->counts[PUMP_BLOCK_RESIDENT] +
+                    device->counts[PUMP_BLOCK_LEAVING] +
+                    device->counts[PUMP_BLOCK_MAYBE_EVICTED];
   struct sim_chosen *reads = &sim->flash.reads;
   uint32_t may_come = 0;
   for (int64_t at = m->window.op_tail; at < m->window.op_head; at++) {
     uint32_t i = op_index(at);
     const struct op *op = &m->window.ops[i];
     if (op->executed) continue;
-    held += first_contents(m, op) + m->window.allocates_blocks[i];
-    if (held - room > most) {
-      most = held - room;
+    in_host += first_contents(m, op) + m->window.allocates_blocks[i];
+    if (in_host - room > most) {
+      most = in_host - room;
       *most_seq = (int64_t)op->seq;
     }
     for (; may_come < reads->count &&
            reads->blocks[may_come].next_use <= (int64_t)op->seq && only > most;
          may_come++)
       only--;
-    held -= m->window.frees_blocks[i];
+    in_host -= m->window.frees_blocks[i];
   }
   reads->count = may_come;
   return most;

@@ -10,7 +10,7 @@ void sim_program_finished(struct pump_sim *sim, uint32_t index) {
   sim->unfinished--;
   if (index >= sim->run_step) sim->run_step = index + 1;
   sim->result.operations++;
-  if (!sim->marker_behind[index]) return;
+  if (!sim->marker_after[index]) return;
   stream->marked_seq = sim_most(stream->marked_seq, step->seq);
   sim_worker_poll_next(sim);
 }
@@ -67,7 +67,7 @@ static void note_marker(struct pump_sim *sim, struct sim_stream *stream,
   if (!pump_marker_is_due(stream->since_marker, sim->now_ns - stream->marked_ns,
                           stream->touched_bytes, 1))
     return;
-  sim->marker_behind[sim->step] = 1;
+  sim->marker_after[sim->step] = 1;
   stream->asked_seq = stream->issued_seq;
   stream->since_marker = 0;
   stream->touched_bytes = 0;

@@ -173,7 +173,7 @@ struct pump_sim {
   uint32_t unfinished; /* operations of all streams */
   struct sim_stream *streams;
   struct gpu_use *scratch_uses;
-  uint8_t *marker_behind; /* by step */
+  uint8_t *marker_after;  /* by step */
   uint64_t *last_use_seq; /* PUMP_RANGE_EIGHTHS per range */
   uint8_t *live;          /* by range */
   uint64_t allocated_bytes;
@@ -241,7 +241,7 @@ void sim_discards_ended(struct pump_sim *sim, uint32_t step);
 /* Polls for ended discards; returns true if there are any. */
 bool sim_discards_poll(struct pump_sim *sim);
 /* Returns the last operation up to a step; 0: none. */
-uint64_t sim_discards_behind(const struct pump_sim *sim, uint32_t step);
+uint64_t sim_discards_after(const struct pump_sim *sim, uint32_t step);
 
 /* sim_events.c */
 uint16_t sim_event_kind(uint32_t kind);
@@ -288,11 +288,11 @@ uint64_t sim_wait_end_ns(struct sim_wait *wait, const struct pump_sim_delays *de
 /* sim_duplicates.c */
 bool sim_duplicates_init(struct pump_sim *sim);
 /* Makes a mover's advice calls before blocks arrive or leave; returns when it is free. */
-uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t way, struct sim_command *job,
-                               uint32_t first, uint32_t count);
+uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t direction,
+                               struct sim_command *job, uint32_t first, uint32_t count);
 /* Reduces the blocks to the first run that a prefetch must move, perhaps none. `begin`:
  * the first block of the job. */
-void sim_duplicates_run(const struct sim_command *job, uint32_t way, uint32_t begin,
+void sim_duplicates_run(const struct sim_command *job, uint32_t direction, uint32_t begin,
                         uint32_t *first, uint32_t *count);
 /* Ends the advice on the blocks of a discard step, whose contents are lost. */
 void sim_duplicates_discarded(struct pump_sim *sim, uint32_t step);
@@ -311,7 +311,7 @@ void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns);
 void sim_movers_populate(struct pump_sim *sim, uint32_t range);
 void sim_movers_go(struct pump_sim *sim, uint32_t direction);
 /* Notes that the event after the slice in that lane has completed. */
-void sim_movers_arrived(struct pump_sim *sim, uint64_t place);
+void sim_movers_arrived(struct pump_sim *sim, uint64_t lane_number);
 /* Returns the time of the next action of the direction's movers. */
 uint64_t sim_movers_next_ns(struct pump_sim *sim, uint32_t direction);
 

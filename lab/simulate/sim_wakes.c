@@ -19,8 +19,8 @@ static bool make_sense(const struct pump_sim_delays *delays) {
 bool sim_waits_init(struct pump_sim *sim) {
   uint64_t seed = 3 * sim->settings.wake_seed; /* three sequences for each seed */
   sim->wait.random = seed;
-  for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
-    sim->directions[way].wait.random = seed + 1 + way;
+  for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
+    sim->directions[direction].wait.random = seed + 1 + direction;
   return make_sense(&sim->settings.worker_wake) && make_sense(&sim->settings.mover_wake);
 }
 

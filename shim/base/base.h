@@ -7,6 +7,7 @@
 #ifndef PUMP_BASE_H
 #define PUMP_BASE_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 
 #include "limits.h"
 #include "pump_abi.h"
+#include "pump_assert.h"
 #include "pump_cuda.h"
 #include "pump_cuda_graph.h"
 #include "pump_ring.h"
@@ -53,6 +55,7 @@ static inline void pump_enter(void) {
   pump_reentry_depth++;
 }
 static inline void pump_leave(void) {
+  PUMP_ASSERT(pump_reentry_depth != 0, "each pump_leave follows a pump_enter");
   pump_reentry_depth--;
 }
 
@@ -103,11 +106,16 @@ static inline void pump_futex_wake(uint32_t *word) {
   pump_futex(word, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-static inline void pump_raise(uint64_t *word, uint64_t value) {
+static inline void pump_atomic_max(uint64_t *word, uint64_t value) {
   uint64_t seen = PUMP_LOAD(word);
   while (seen < value && !__atomic_compare_exchange_n(word, &seen, value, true,
                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
+}
+
+/* Returns whether a thread holds the lock. Only for PUMP_ASSERT: takes it if not. */
+static inline bool pump_is_locked(pthread_mutex_t *lock) {
+  return pthread_mutex_trylock(lock) == EBUSY;
 }
 
 /* Wakes the worker because something has completed. */
@@ -124,6 +132,8 @@ static inline void pump_worker_notify(void) {
  * mapping. */
 bool pump_mapping_enter(uint64_t *epoch);
 void pump_mapping_leave(void);
+/* Returns whether a thread is inside an access. Only for PUMP_ASSERT. */
+bool pump_mapping_entered(void);
 
 /* Closes and opens the mapping around a change: waits until no thread is inside an
  * access, then admits threads again. Only for the link thread. */
@@ -167,12 +177,12 @@ void pump_restore_write_signals(const struct pump_write_signals *signals);
 
 /* Declares that the calling thread has its own descriptor table; another thread then
  * writes its lines for stderr. For one thread of the process (log.c). */
-void pump_log_keep(void);
+void pump_log_defer(void);
 /* Writes the kept lines. For any other thread; costs two loads if there are none. */
-void pump_log_release(void);
+void pump_log_write_deferred(void);
 
 /* Returns whether a thread has a descriptor table apart from the process's. */
-bool pump_log_is_apart(void);
+bool pump_log_is_deferring(void);
 /* Reads level and file from the settings: at load, and again if a rule applies. */
 void pump_log_configure(void);
 void pump_log_fork_child(void);
@@ -185,6 +195,6 @@ void pump_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pump_say_result(const char *text);
 
 /* Writes "512 bytes", "512 KiB", "512 MiB" or "23.4 GiB"; returns the length. */
-size_t pump_bytes_text(char *text, size_t room, uint64_t bytes);
+size_t pump_bytes_text(char *text, size_t capacity, uint64_t bytes);
 
 #endif

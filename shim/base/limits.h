@@ -66,7 +66,7 @@
 #define PUMP_PEEK_NS 200000u
 /* Longest sleep of a mover that waits for in-flight capacity (ROOM) or for work (IDLE),
  * because it may miss a wake-up [guessed]. */
-#define PUMP_ROOM_NS 10000000u
+#define PUMP_SPACE_NS 10000000u
 #define PUMP_IDLE_NS 1000000000u
 
 /* ---- the pool --------------------------------------------------------------------- */
@@ -96,7 +96,7 @@
 
 /* Entries of tables [guessed]. */
 #define PUMP_SCAN_WORDS_MOST 512 /* distinct parameter words that may be pointers */
-#define PUMP_SCAN_PLACES 1024
+#define PUMP_SCAN_BUCKETS 1024
 
 /* ---- waits of a thread of the program, and of the exit ------------------------- */
 
@@ -185,8 +185,8 @@ _Static_assert(PUMP_MARKERS_FEW < PUMP_MARKERS_FIRST &&
 _Static_assert(PUMP_MARKERS_FIRST % PUMP_MARKERS_GROWTH == 0 &&
                    PUMP_MARKERS_AHEAD % PUMP_MARKERS_GROWTH == 0,
                "markers are made in whole steps");
-_Static_assert((PUMP_SCAN_PLACES & (PUMP_SCAN_PLACES - 1)) == 0 &&
-                   PUMP_SCAN_PLACES >= 2 * PUMP_SCAN_WORDS_MOST,
+_Static_assert((PUMP_SCAN_BUCKETS & (PUMP_SCAN_BUCKETS - 1)) == 0 &&
+                   PUMP_SCAN_BUCKETS >= 2 * PUMP_SCAN_WORDS_MOST,
                "a search among the words always ends, and soon");
 _Static_assert(PUMP_COLLECT_NS < PUMP_QUIESCE_NS && PUMP_COLLECT_NS < PUMP_EXIT_NS,
                "a marker thread that collects is not taken for one that is stuck");
@@ -201,8 +201,8 @@ _Static_assert(PUMP_POLL_SLACK_NS < PUMP_POLL_MIN_NS &&
                    2 * PUMP_POLL_DORMANT_NS < PUMP_LINGER_NS &&
                    PUMP_LINGER_NS < PUMP_IDLE_NS,
                "a marker thread slows down before it sleeps");
-_Static_assert(PUMP_SPIN_NS < PUMP_PEEK_NS && PUMP_PEEK_NS < PUMP_ROOM_NS &&
-                   PUMP_ROOM_NS < PUMP_IDLE_NS,
+_Static_assert(PUMP_SPIN_NS < PUMP_PEEK_NS && PUMP_PEEK_NS < PUMP_SPACE_NS &&
+                   PUMP_SPACE_NS < PUMP_IDLE_NS,
                "the less an executor expects, the longer it sleeps");
 _Static_assert(PUMP_IDLE_NS <= PUMP_EXIT_NS && PUMP_EXIT_NS < PUMP_QUIESCE_NS,
                "a thread that misses its wake-up still ends in time");

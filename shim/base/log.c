@@ -8,7 +8,7 @@
  * it was when this library was loaded (device and inode). The log file is opened for each
  * message, because the program could close and reuse a descriptor that we keep. The link
  * thread has its own descriptor table: another thread writes its lines for stderr
- * (pump_log_release). Settings are copied at load because programs rewrite their
+ * (pump_log_write_deferred). Settings are copied at load because programs rewrite their
  * environment.
  */
 #include <errno.h>
@@ -130,12 +130,12 @@ static void to_stderr(const char *line, size_t length) {
   write_line(STDERR_FILENO, line, length);
 }
 
-void pump_log_keep(void) {
+void pump_log_defer(void) {
   keeps = true;
   PUMP_STORE(&kept.apart, 1);
 }
 
-bool pump_log_is_apart(void) {
+bool pump_log_is_deferring(void) {
   return PUMP_LOAD(&kept.apart) != 0;
 }
 
@@ -149,7 +149,7 @@ static void keep(const char *line, size_t length) {
   pump_upcalls.line_kept();
 }
 
-void pump_log_release(void) {
+void pump_log_write_deferred(void) {
   if (PUMP_LIKELY(PUMP_LOAD(&kept.head) == PUMP_LOAD(&kept.tail)) || keeps) return;
   if (__atomic_exchange_n(&kept.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
   int saved = errno;
@@ -205,9 +205,9 @@ const char *pump_quoted(char text[PUMP_QUOTED_BYTES], const char *name) {
 static size_t format_line(char line[LINE_BYTES], const char *format, va_list arguments) {
   static const char prefix[] = "pump: ";
   memcpy(line, prefix, sizeof prefix - 1);
-  size_t used = sizeof prefix - 1, room = LINE_BYTES - used - 1;
-  int n = vsnprintf(line + used, room, format, arguments);
-  if (n > 0) used += (size_t)n < room ? (size_t)n : room - 1;
+  size_t used = sizeof prefix - 1, capacity = LINE_BYTES - used - 1;
+  int n = vsnprintf(line + used, capacity, format, arguments);
+  if (n > 0) used += (size_t)n < capacity ? (size_t)n : capacity - 1;
   for (size_t i = 0; i < used; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = ' ';
   line[used++] = '\n';
@@ -223,7 +223,7 @@ static void say(int level, enum stderr_too too, const char *format, va_list argu
   int saved = errno;
   char line[LINE_BYTES];
   size_t length = format_line(line, format, arguments);
-  pump_log_release();
+  pump_log_write_deferred();
   bool filed = to_file(line, length);
   bool error = level == PUMP_LOG_ERROR && too != UNLESS_QUIET;
   if ((!filed || too != WITHOUT_FILE) && (error || !quiet))
@@ -269,12 +269,12 @@ void pump_say_result(const char *text) {
     say_result("[%s] %s", name, text);
 }
 
-size_t pump_bytes_text(char *text, size_t room, uint64_t bytes) {
+size_t pump_bytes_text(char *text, size_t capacity, uint64_t bytes) {
   unsigned long long count = bytes;
-  int n = bytes < 1024             ? snprintf(text, room, "%llu bytes", count)
-          : bytes < 1u << 20       ? snprintf(text, room, "%llu KiB", count >> 10)
-          : bytes < 10240ull << 20 ? snprintf(text, room, "%llu MiB", count >> 20)
-                                   : snprintf(text, room, "%llu.%llu GiB", count >> 30,
+  int n = bytes < 1024             ? snprintf(text, capacity, "%llu bytes", count)
+          : bytes < 1u << 20       ? snprintf(text, capacity, "%llu KiB", count >> 10)
+          : bytes < 10240ull << 20 ? snprintf(text, capacity, "%llu MiB", count >> 20)
+                                   : snprintf(text, capacity, "%llu.%llu GiB", count >> 30,
                                               (count & ((1u << 30) - 1)) * 10 >> 30);
   return n < 0 ? 0 : (size_t)n;
 }

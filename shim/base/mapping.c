@@ -18,7 +18,12 @@ bool pump_mapping_enter(uint64_t *epoch) {
 }
 
 void pump_mapping_leave(void) {
+  PUMP_ASSERT(pump_mapping_entered(), "each pump_mapping_leave follows an enter");
   __atomic_fetch_sub(&mapping_users, 1, __ATOMIC_SEQ_CST);
+}
+
+bool pump_mapping_entered(void) {
+  return __atomic_load_n(&mapping_users, __ATOMIC_SEQ_CST) != 0;
 }
 
 void pump_mapping_close(void) {

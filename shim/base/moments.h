@@ -19,14 +19,15 @@ struct pump_moments {
 
 static inline void pump_moments_add(struct pump_moments *moments, uint64_t value,
                                     uint64_t now_ns) {
-  uint64_t place = PUMP_ADD(&moments->noted, 1) % PUMP_MOMENTS;
-  PUMP_STORE(&moments->newest[place].time_ns, now_ns);
-  PUMP_STORE_RELEASE(&moments->newest[place].value, value);
+  uint64_t i = PUMP_ADD(&moments->noted, 1) % PUMP_MOMENTS;
+  PUMP_STORE(&moments->newest[i].time_ns, now_ns);
+  PUMP_STORE_RELEASE(&moments->newest[i].value, value);
 }
 
 /* Returns when the count reached `value`. 0: nothing was ever noted. UINT64_MAX: the
  * count has not reached it, or its moment is being written. */
-static inline uint64_t pump_moments_of(const struct pump_moments *moments, uint64_t value) {
+static inline uint64_t pump_moments_find(const struct pump_moments *moments,
+                                         uint64_t value) {
   uint64_t earliest_ns = UINT64_MAX;
   if (PUMP_LOAD(&moments->noted) == 0) return 0;
   for (uint32_t i = 0; i < PUMP_MOMENTS; i++) {

@@ -29,9 +29,9 @@ extern const struct pump_upcalls {
   void (*operation_issued)(const struct pump_issued *issued);
   /* execute -> pool: is there dead memory to discard; discard it in `context`, which is
    * current; the thread leaves the context. */
-  bool (*dead_due)(CUcontext context, uint64_t now_ns);
-  void (*dead_tick)(CUcontext context, uint64_t now_ns);
-  void (*dead_leave)(CUcontext context);
+  bool (*discard_is_due)(CUcontext context, uint64_t now_ns);
+  void (*discard_dead)(CUcontext context, uint64_t now_ns);
+  void (*finish_discards)(CUcontext context);
 } pump_upcalls;
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <stdbool.h>
 
+#include "pump_assert.h"
+
 #define SPELL 16 /* slices per spell, the measurement interval [guessed] */
 /* Threads are busy if on average this share is in the driver's call [guessed]. */
 #define BUSY 0.9
@@ -154,6 +156,8 @@ struct pump_adapt pump_adapt_next(struct pump_adapt state,
   state.in_flight += sample->in_flight;
   if (state.count < SPELL) return state;
   examine_spell(&state, bounds, sample->in_flight);
+  PUMP_ASSERT(state.threads >= bounds->threads_min && state.threads <= bounds->threads_max,
+              "the number of threads stays within its bounds");
   forget_spell(&state);
   return state;
 }

@@ -63,8 +63,9 @@ static struct pump_device_executors *set_on(uint32_t device) {
 static void say_no_thread(const char *name, int error) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "cannot start thread %s: %s; prefetching is slower or off", name,
-                strerror(error));
+                "cannot start thread %s: %s; prefetching is slower or off. Raise ulimit -u "
+                "or the cgroup's pids.max",
+                name, strerror(error));
 }
 
 /* Returns whether the thread's heap has memory for the driver's thread-local data. The C
@@ -92,7 +93,7 @@ bool pump_executors_thread_begin(struct pump_thread_role *role) {
   }
   if (pump_real.cuCtxSetCurrent == NULL) return false;
   CUresult result = pump_real.cuCtxSetCurrent(role->context);
-  pump_executors_note(role->set, result, "cuCtxSetCurrent");
+  pump_executors_note_result(role->set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -104,7 +105,7 @@ static size_t free_bytes(void) {
 /* Creates a context, which becomes current. Contexts are created one at a time, so that
  * the device memory of each can be measured. Concurrent changes of free memory count as
  * the context's, up to OWN_BYTES_MOST. */
-static CUresult make_context(struct pump_device_executors *set, CUcontext *place) {
+static CUresult make_context(struct pump_device_executors *set, CUcontext *made) {
   if (!PUMP_HAS(cuCtxCreate_v2) || !PUMP_HAS(cuMemGetInfo_v2) ||
       pump_real.cuStreamSynchronize == NULL)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -112,28 +113,30 @@ static CUresult make_context(struct pump_device_executors *set, CUcontext *place
   size_t before = free_bytes();
   pump_real.cuCtxSetCurrent(NULL); /* or the new context would be stacked on it */
   CUresult result =
-      pump_real.cuCtxCreate_v2(place, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
+      pump_real.cuCtxCreate_v2(made, CU_CTX_SCHED_BLOCKING_SYNC, (CUdevice)set->device);
   size_t after = result == CUDA_SUCCESS ? free_bytes() : before;
   pthread_mutex_unlock(&making);
   if (result != CUDA_SUCCESS) return result;
   size_t taken = before > after ? before - after : 0;
-  pump_plain_own(set->device, *place, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
+  pump_plain_add_own(set->device, *made, taken < OWN_BYTES_MOST ? taken : OWN_BYTES_MOST);
   PUMP_ADD(&pump_shm->shim_counters.own_contexts, 1);
   return result;
 }
 
 bool pump_executors_change_context(const struct pump_thread_role *role, bool own) {
   struct pump_device_executors *set = role->set;
-  CUcontext *place = &set->own[role->number];
-  if (own && *place == NULL) {
-    CUresult made = make_context(set, place);
-    if (made == CUDA_SUCCESS) return true;
-    *place = NULL;
-    pump_executors_note(set, made, "cuCtxCreate"); /* context stays the program's */
+  CUcontext *own_one = &set->own[role->number];
+  CUresult result;
+  if (own && *own_one == NULL) {
+    result = make_context(set, own_one);
+    if (result == CUDA_SUCCESS) return true;
+    *own_one = NULL;
+    pump_executors_note_result(set, result,
+                               "cuCtxCreate"); /* context stays the program's */
   }
-  CUcontext context = own && *place != NULL ? *place : role->context;
-  CUresult result = pump_real.cuCtxSetCurrent(context);
-  pump_executors_note(set, result, "cuCtxSetCurrent");
+  CUcontext context = own && *own_one != NULL ? *own_one : role->context;
+  result = pump_real.cuCtxSetCurrent(context);
+  pump_executors_note_result(set, result, "cuCtxSetCurrent");
   return result == CUDA_SUCCESS;
 }
 
@@ -146,8 +149,8 @@ void pump_executors_thread_end(const struct pump_thread_role *role) {
   pump_futex_wake(&set->alive);
 }
 
-bool pump_executors_note(struct pump_device_executors *set, CUresult result,
-                         const char *call) {
+bool pump_executors_note_result(struct pump_device_executors *set, CUresult result,
+                                const char *call) {
   static uint8_t said[1024]; /* by error code: 1 once logged */
   if (result == CUDA_SUCCESS) {
     PUMP_STORE(&set->failures, 0);
@@ -159,15 +162,16 @@ bool pump_executors_note(struct pump_device_executors *set, CUresult result,
     return false;
   if (__atomic_exchange_n(&said[(unsigned)result & 1023], 1, __ATOMIC_RELAXED) == 0)
     pump_log(PUMP_LOG_WARNING,
-             "%s on device %u failed with CUDA error %d; the job keeps running", call,
-             set->device, result);
+             "%s on device %u failed with CUDA error %d; the job keeps running. If this "
+             "repeats, check dmesg and nvidia-smi",
+             call, set->device, result);
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
     PUMP_STORE_RELEASE(&set->give_up, 1); /* publishes the time as well */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
                   "%d driver errors in a row on device %u (the last: %d): prefetching "
-                  "pauses there, demand paging continues",
+                  "pauses there, demand paging continues. Check dmesg and nvidia-smi",
                   FAILURES_MAX, set->device, result);
   }
   return true;
@@ -228,10 +232,10 @@ const struct pump_adapt_bounds *pump_direction_bounds(uint32_t direction) {
 }
 
 /* Starts one thread of the set. The caller holds the lock. */
-static bool start_thread(struct pump_device_executors *set, uint32_t place,
+static bool start_thread(struct pump_device_executors *set, uint32_t role_index,
                          const char *kind, void *(*body)(void *), uint32_t direction,
                          uint32_t number) {
-  struct pump_thread_role *role = &roles[set->device][place];
+  struct pump_thread_role *role = &roles[set->device][role_index];
   *role = (struct pump_thread_role){.set = set,
                                     .epoch = set->epoch,
                                     .direction = direction,
@@ -283,7 +287,7 @@ static void fill_set(struct pump_device_executors *set) {
   PUMP_STORE_RELEASE(&set->full, 1);
 }
 
-void pump_executors_need(uint32_t device, bool full) {
+void pump_executors_start(uint32_t device, bool full) {
   if (device >= PUMP_MAX_DEVICES) return;
   struct pump_device_executors *set = &sets[device];
   uint32_t state = PUMP_LOAD_ACQUIRE(&set->state);
@@ -293,7 +297,7 @@ void pump_executors_need(uint32_t device, bool full) {
   if (state == PUMP_EXECUTORS_BROKEN) return;
   if (pthread_mutex_trylock(&lock) != 0) return; /* a later call retries */
   if (set_on(device)->context == NULL)
-    __atomic_store_n(&set->context, pump_context_on(device), __ATOMIC_RELEASE);
+    __atomic_store_n(&set->context, pump_context_of_device(device), __ATOMIC_RELEASE);
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && set->context != NULL) {
     if (set->state == PUMP_EXECUTORS_OFF) start_set(set);
     if (set->state == PUMP_EXECUTORS_RUNNING && full && set->full == 0) fill_set(set);
@@ -301,7 +305,7 @@ void pump_executors_need(uint32_t device, bool full) {
   pthread_mutex_unlock(&lock);
 }
 
-void pump_executors_ask(uint32_t device) {
+void pump_executors_request(uint32_t device) {
   struct pump_device_executors *set = &sets[device];
   if (PUMP_LOAD_ACQUIRE(&set->full) != 0 || PUMP_LOAD(&set->alive) == 0) return;
   PUMP_STORE(&set->asked, 1);
@@ -309,16 +313,16 @@ void pump_executors_ask(uint32_t device) {
 }
 
 void pump_executors_start_requested(struct pump_device_executors *set) {
-  pump_log_release();
+  pump_log_write_deferred();
   if (PUMP_LOAD(&set->asked) == 0) return;
   PUMP_STORE(&set->asked, 0);
-  pump_executors_need(set->device, true);
+  pump_executors_start(set->device, true);
 }
 
 void pump_executors_grow(const struct pump_thread_role *role) {
   struct pump_device_executors *set = role->set;
   if (pthread_mutex_trylock(&lock) != 0) return; /* the set may be ending */
-  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_lives(role) &&
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE) && pump_executors_are_current(role) &&
       set->state == PUMP_EXECUTORS_RUNNING)
     start_movers(set, role->direction, PUMP_LOAD(&set->directions[role->direction].wanted));
   pthread_mutex_unlock(&lock);
@@ -338,11 +342,11 @@ static void quiesce(struct pump_device_executors *set) {
       __atomic_store_n(&set->state, PUMP_EXECUTORS_BROKEN, __ATOMIC_RELEASE);
       pump_log(PUMP_LOG_WARNING,
                "executors of device %u are stuck in the driver: no more prefetches there, "
-               "demand paging continues",
+               "demand paging continues. Check dmesg and nvidia-smi",
                set->device);
     }
   }
-  CUcontext other = pump_context_on(set->device); /* executors can move there */
+  CUcontext other = pump_context_of_device(set->device); /* executors can move there */
   __atomic_store_n(&set->context, other, __ATOMIC_RELEASE);
   if (!ran || other == NULL || set->state != PUMP_EXECUTORS_OFF ||
       __atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
@@ -356,7 +360,7 @@ static void contexts_gone(CUcontext context, CUdevice device) {
   CUcontext ended[PUMP_MAX_CONTEXTS];
   int saved = errno;
   /* Removed from the table first, so that new threads start in another context. */
-  uint32_t count = pump_contexts_end(context, &device, ended);
+  uint32_t count = pump_contexts_remove(context, &device, ended);
   pthread_mutex_lock(&lock);
   if (count != 0) quiesce(set_on((uint32_t)device));
   pthread_mutex_unlock(&lock);

@@ -51,14 +51,15 @@ static CUresult advise_blocks(uint32_t device, uint64_t address, uint32_t first,
   uint64_t length_bytes = (uint64_t)(end - first) * PUMP_BLOCK_BYTES;
   CUresult result = advise(device, begin, length_bytes, advice);
   if (result == CUDA_SUCCESS)
-    pump_hints_note(begin / PUMP_BLOCK_BYTES, (begin + length_bytes) / PUMP_BLOCK_BYTES,
-                    advice == SET_READ_MOSTLY);
+    pump_read_mostly_note(begin / PUMP_BLOCK_BYTES,
+                          (begin + length_bytes) / PUMP_BLOCK_BYTES,
+                          advice == SET_READ_MOSTLY);
   return result;
 }
 
 static bool takes_advice(uint32_t device, uint64_t address) {
   struct pump_hit hit;
-  return !pump_peer_reached(device) && pump_range_lookup(address, &hit) &&
+  return !pump_peer_may_reach(device) && pump_range_lookup(address, &hit) &&
          hit.kind == PUMP_RANGE_CONVERTED && hit.pool == NULL && !hit.by_handle;
 }
 
@@ -73,7 +74,7 @@ static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
   struct pump_page_map map = pump_page_map_open();
   for (uint32_t i = 0; i < PUMP_MASK_BLOCKS; i++) {
     if (!(blocks >> i & 1)) continue;
-    int mapped = pump_page_map_mapped(map, address + (uint64_t)i * PUMP_BLOCK_BYTES);
+    int mapped = pump_page_map_count_mapped(map, address + (uint64_t)i * PUMP_BLOCK_BYTES);
     if (mapped == PUMP_BLOCK_PAGES) found |= 1u << i;
     if (mapped > 0)
       PUMP_STORE(&unshown, 0);
@@ -84,8 +85,8 @@ static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
   return found;
 }
 
-uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t length_bytes,
-                                uint32_t wanted) {
+uint32_t pump_duplicates_prepare_arrival(uint32_t device, uint64_t address,
+                                         uint64_t length_bytes, uint32_t wanted) {
   if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !takes_advice(device, address)) return 0;
   uint32_t count = blocks_of(length_bytes), mapped = find_mapped(address, wanted), done = 0;
   for (uint32_t i = 0, end; i < count; i = end) {
@@ -102,14 +103,15 @@ uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t leng
   return done != 0 ? find_mapped(address, done) : 0;
 }
 
-CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t length_bytes,
-                                uint32_t *clean) {
+CUresult pump_duplicates_prepare_eviction(uint32_t device, uint64_t address,
+                                          uint64_t length_bytes, uint32_t *clean) {
   uint32_t count = blocks_of(length_bytes), hinted = 0;
   *clean = 0;
   for (uint32_t i = 0; i < count; i++)
-    if (pump_hinted(address + (uint64_t)i * PUMP_BLOCK_BYTES)) hinted |= 1u << i;
+    if (pump_read_mostly_is_set(address + (uint64_t)i * PUMP_BLOCK_BYTES))
+      hinted |= 1u << i;
   if (hinted == 0) return CUDA_SUCCESS;
-  uint32_t found = pump_peer_reached(device) ? 0 : find_mapped(address, hinted);
+  uint32_t found = pump_peer_may_reach(device) ? 0 : find_mapped(address, hinted);
   uint32_t first = (uint32_t)__builtin_ctz(hinted);
   uint32_t end = 32 - (uint32_t)__builtin_clz(hinted);
   CUresult result = advise_blocks(device, address, first, end, UNSET_READ_MOSTLY);
@@ -117,8 +119,8 @@ CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t leng
   return result;
 }
 
-bool pump_duplicates_rest(uint32_t clean, uint64_t length_bytes, uint64_t *offset_bytes,
-                          uint64_t *bytes) {
+bool pump_duplicates_next_dirty(uint32_t clean, uint64_t length_bytes,
+                                uint64_t *offset_bytes, uint64_t *bytes) {
   uint64_t at = *offset_bytes + *bytes;
   if (at >= length_bytes) return false;
   uint32_t block = (uint32_t)(at / PUMP_BLOCK_BYTES), end;

@@ -14,7 +14,7 @@
 
 /* Makes the executors of `context` leave the driver and destroy their streams and events.
  * Call it before the context is destroyed or reset. Waits at most for the running slices.
- * A later pump_context_seen restarts them. */
+ * A later pump_context_note restarts them. */
 void pump_executors_context_gone(CUcontext context);
 /* Does the same for all known contexts of the device. Call it when one of them is about
  * to end but it is unknown which one. The others are registered again by their next
@@ -25,7 +25,7 @@ void pump_executors_device_gone(CUdevice device);
 
 /* Queues a new range for population by the device's in-threads. They populate it while
  * everything fits into the budget. Does not wait. */
-void pump_populate(uint32_t slot, uint32_t generation);
+void pump_populate_add(uint32_t slot, uint32_t generation);
 
 /* Waits until no slice runs on the range in `slot`. Call it after the range was marked
  * dead, that is, after its generation changed in the table. Ignores queued commands. */
@@ -41,10 +41,10 @@ void pump_executors_wake_all(void);
 
 /* Starts executors of `device` unless they run: the first in-thread, or with `full` the
  * usual number and the marker thread. Cheap if they already run. */
-void pump_executors_need(uint32_t device, bool full);
+void pump_executors_start(uint32_t device, bool full);
 /* Requests the same as `full`, for the link thread. The first in-thread, if it is
  * running, starts the others. Call it again until they run. */
-void pump_executors_ask(uint32_t device);
+void pump_executors_request(uint32_t device);
 
 /* ---- prefetches ---------------------------------------------------------------------- */
 
@@ -65,13 +65,12 @@ static inline CUresult pump_prefetch(uint32_t device, bool to_gpu, uint64_t addr
 /* ---- streams (own_streams.c) ------------------------------------------------------- */
 
 /* Notes that the program created a stream of that priority. */
-void pump_priority_used(int priority);
+void pump_priority_note(int priority);
 /* Creates a non-blocking stream in the current context, if possible with a priority that
  * the program does not use. */
 CUresult pump_stream_make(CUstream *stream);
 
-/* ---- schedules (schedule.c) -----------------------------------------------------------
- */
+/* ---- schedules (schedule.c) ------------------------------------------------------ */
 
 /* Compares the operation with the predicted one. Call it while header.armed is not 0. If
  * they differ, entries for this operation and all later ones become void. */

@@ -73,7 +73,7 @@ static struct pump_executors_sleep *sleep_of(const struct mover *mover) {
 /* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
  * call has succeeded. */
 static bool check_call(struct mover *mover, CUresult result, const char *call) {
-  if (!pump_executors_note(mover->role.set, result, call)) mover->over = true;
+  if (!pump_executors_note_result(mover->role.set, result, call)) mover->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -102,6 +102,7 @@ static void lane_close(struct lane *lane) {
 
 /* Moves to a context of the mover's own, or back. Requires that nothing is in flight. */
 static void change_context(struct mover *mover, bool own_context) {
+  PUMP_ASSERT(mover->in_flight == 0, "a mover changes its context with nothing in flight");
   lane_close(&mover->lanes[0]);
   mover->own_context = own_context;
   if (!pump_executors_change_context(&mover->role, own_context)) mover->over = true;
@@ -127,11 +128,13 @@ static CUresult move(const struct mover *mover, CUstream stream, uint64_t addres
   uint64_t length_bytes = job->command.length_bytes, at = 0, bytes = 0;
   CUresult result = CUDA_SUCCESS;
   if (to_gpu(mover))
-    job->kept = pump_duplicates_arrive(device, address, length_bytes, job->duplicates);
+    job->kept =
+        pump_duplicates_prepare_arrival(device, address, length_bytes, job->duplicates);
   else
-    result = pump_duplicates_depart(device, address, length_bytes, &job->kept);
+    result = pump_duplicates_prepare_eviction(device, address, length_bytes, &job->kept);
   uint32_t skipped = to_gpu(mover) ? 0 : job->kept;
-  while (result == CUDA_SUCCESS && pump_duplicates_rest(skipped, length_bytes, &at, &bytes))
+  while (result == CUDA_SUCCESS &&
+         pump_duplicates_next_dirty(skipped, length_bytes, &at, &bytes))
     result = pump_prefetch(device, to_gpu(mover), address + at, bytes, stream);
   return result;
 }
@@ -151,12 +154,12 @@ static bool submit(struct mover *mover, struct lane *lane, uint64_t address) {
     __atomic_fetch_sub(&mover->direction->flight_slices, 1, __ATOMIC_RELAXED);
     return false;
   }
-  bool beside = to_gpu(mover) && mover->role.number == 0 &&
-                PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
+  bool evicting = to_gpu(mover) && mover->role.number == 0 &&
+                  PUMP_LOAD(&mover->role.set->directions[PUMP_TO_HOST].flight_slices) != 0;
   /* If the record fails, the event is not valid for this slice: wait for the stream. */
   result = mover->own_context ? pump_real.cuStreamSynchronize(lane->stream)
                               : pump_real.cuEventRecord(lane->event, lane->stream);
-  if (beside) measure_call(mover, pump_now_ns() - job->times.returned_ns);
+  if (evicting) measure_call(mover, pump_now_ns() - job->times.returned_ns);
   if (!check_call(mover, result,
                   mover->own_context ? "cuStreamSynchronize" : "cuEventRecord")) {
     if (pump_real.cuStreamSynchronize != NULL) pump_real.cuStreamSynchronize(lane->stream);
@@ -196,12 +199,12 @@ static void write_result(const struct mover *mover, const struct job *job,
                          uint32_t result) {
   uint32_t duration_us = pump_us_between(job->times.taken_ns, pump_now_ns());
   if (!to_gpu(mover) && result == PUMP_RESULT_MOVED) {
-    pump_schedule_left(mover->role.set->device, job->command.length_bytes);
-    if (pump_recording) pump_hops_left(mover->role.set->device);
+    pump_schedule_add_left_bytes(mover->role.set->device, job->command.length_bytes);
+    if (pump_recording) pump_hops_note_eviction(mover->role.set->device);
   }
-  pump_schedule_ended(mover->role.set->device, mover->role.direction, result,
-                      job->command.length_bytes);
-  if (pump_recording) pump_hops_ended(mover->role.set->device);
+  pump_schedule_add_ended_bytes(mover->role.set->device, mover->role.direction, result,
+                                job->command.length_bytes);
+  if (pump_recording) pump_hops_note_end(mover->role.set->device);
   if (pump_recording) pump_hops_write(job->command.ticket, &job->times);
   pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us, job->kept);
 }
@@ -257,6 +260,7 @@ static void note_free(struct mover *mover) {
 static void finish_oldest(struct mover *mover) {
   struct lane *lane = &mover->lanes[mover->oldest];
   CUresult result = CUDA_SUCCESS;
+  PUMP_ASSERT(mover->in_flight != 0, "a slice that ends is in flight");
   if (!mover->own_context) result = pump_real.cuEventSynchronize(lane->event);
   uint64_t now_ns = lane->job.times.done_ns = pump_now_ns();
   pump_slot_end(lane->job.command.slot);
@@ -272,7 +276,7 @@ static void finish_oldest(struct mover *mover) {
 
 /* Reserves `bytes`, waiting if necessary. Cannot deadlock: a mover finishes its own
  * slices before it waits. */
-static void wait_for_room(struct mover *mover, uint32_t bytes) {
+static void wait_for_space(struct mover *mover, uint32_t bytes) {
   struct pump_direction *direction = mover->direction;
   uint32_t bound = pump_flight_bound(mover->role.set->device, mover->role.direction);
   while (!pump_flight_reserve(direction, bytes, bound)) {
@@ -281,14 +285,16 @@ static void wait_for_room(struct mover *mover, uint32_t bytes) {
       continue;
     }
     __atomic_fetch_add(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
-    uint32_t held = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
-    if (held != 0) pump_futex_sleep(&direction->flight_bytes, held, PUMP_ROOM_NS);
+    uint32_t in_flight = __atomic_load_n(&direction->flight_bytes, __ATOMIC_SEQ_CST);
+    if (in_flight != 0)
+      pump_futex_sleep(&direction->flight_bytes, in_flight, PUMP_SPACE_NS);
     __atomic_fetch_sub(&direction->flight_waiters, 1, __ATOMIC_SEQ_CST);
   }
 }
 
 /* Returns the next lane, round-robin. The caller finishes its slice before reusing it. */
 static uint32_t next_lane(const struct mover *mover) {
+  PUMP_ASSERT(mover->in_flight < mover->lane_count, "a lane has one slice");
   return (mover->oldest + mover->in_flight) % mover->lane_count;
 }
 
@@ -300,7 +306,7 @@ static void submit_or_refuse(struct mover *mover, const struct job *job) {
   }
   uint32_t bytes = (uint32_t)job->command.length_bytes;
   uint32_t device = mover->role.set->device, next = next_lane(mover);
-  wait_for_room(mover, bytes);
+  wait_for_space(mover, bytes);
   struct lane *lane = &mover->lanes[next];
   lane->job = *job;
   uint64_t address;
@@ -354,7 +360,8 @@ static bool take_entry(struct mover *mover, struct job *job) {
     job->command = entry.command;
     job->duplicates = entry.duplicates;
     if (pump_recording)
-      job->times.free_ns = pump_hops_ready(mover->role.set, direction, &entry, made_ns);
+      job->times.free_ns =
+          pump_hops_find_ready(mover->role.set, direction, &entry, made_ns);
     job->waiting = pump_schedule_ready(device, direction);
     pass_on(mover);
   }
@@ -364,12 +371,13 @@ static bool take_entry(struct mover *mover, struct job *job) {
 
 static bool take_populate(const struct mover *mover, struct job *job) {
   struct pump_populate_slice slice;
-  if (!to_gpu(mover) || !pump_populate_next(mover->role.set->device, &slice)) return false;
+  if (!to_gpu(mover) || !pump_populate_take_slice(mover->role.set->device, &slice))
+    return false;
   *job = (struct job){.command = {.slot = slice.slot,
                                   .generation = slice.generation,
                                   .offset_bytes = slice.offset_bytes,
                                   .length_bytes = slice.length_bytes},
-                      .waiting = pump_populate_waits(mover->role.set->device)};
+                      .waiting = pump_populate_is_queued(mover->role.set->device)};
   return true;
 }
 
@@ -401,8 +409,8 @@ static inline void relax(void) {
 }
 
 static bool work_waits(const struct mover *mover) {
-  return more_waits(mover) || !pump_executors_lives(&mover->role) ||
-         (to_gpu(mover) && pump_populate_waits(mover->role.set->device));
+  return more_waits(mover) || !pump_executors_are_current(&mover->role) ||
+         (to_gpu(mover) && pump_populate_is_queued(mover->role.set->device));
 }
 
 /* Sleeps until woken, but at most `longest_ns`. */
@@ -452,10 +460,10 @@ void *pump_mover_thread(void *argument) {
   mover.direction = &mover.role.set->directions[mover.role.direction];
   mover.over = !pump_executors_thread_begin(&mover.role);
   if (!mover.over) {
-    pump_node_bind(mover.role.set->device);
+    pump_thread_bind_to_gpu(mover.role.set->device);
     mover.lane_count = to_gpu(&mover) ? pump_stream_lanes() : 1;
   }
-  while (!mover.over && pump_executors_lives(&mover.role)) {
+  while (!mover.over && pump_executors_are_current(&mover.role)) {
     uint32_t wanted = PUMP_LOAD(&mover.direction->wanted);
     if (to_gpu(&mover) && mover.role.number == 0)
       pump_executors_start_requested(mover.role.set);

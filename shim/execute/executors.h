@@ -10,7 +10,7 @@
  *
  * The link thread has its own descriptor table (link/connect.c). It calls no driver
  * function, starts no thread and does not write to stderr. It requests these from the
- * in-thread (pump_executors_ask).
+ * in-thread (pump_executors_request).
  *
  * While the program fits, a device has only its first in-thread. The usual number of
  * threads starts with the device's first reported operation, and more threads if measured
@@ -76,7 +76,7 @@ struct pump_thread_role {
   CUcontext context;
 };
 
-static inline bool pump_executors_lives(const struct pump_thread_role *role) {
+static inline bool pump_executors_are_current(const struct pump_thread_role *role) {
   return PUMP_LOAD_ACQUIRE(&role->set->epoch) == role->epoch;
 }
 
@@ -99,8 +99,8 @@ void pump_executors_wake(struct pump_device_executors *set);
 bool pump_executors_gave_up(struct pump_device_executors *set);
 
 /* Notes the result of a driver call. Returns false if the thread must end. */
-bool pump_executors_note(struct pump_device_executors *set, CUresult result,
-                         const char *call);
+bool pump_executors_note_result(struct pump_device_executors *set, CUresult result,
+                                const char *call);
 
 void *pump_mover_thread(void *role);
 void *pump_poll_thread(void *role);
@@ -114,7 +114,7 @@ uint32_t pump_stream_lanes(void);
 
 /* Binds the calling thread to the CPU cores of the GPU's NUMA node, as far as it may use
  * them. */
-void pump_node_bind(uint32_t device);
+void pump_thread_bind_to_gpu(uint32_t device);
 
 /* ---- validation (validate.c) ------------------------------------------- */
 
@@ -133,17 +133,17 @@ uint32_t pump_command_validate_state(const struct pump_command *command, uint32_
 
 /* Sets READ_MOSTLY on those blocks of `wanted` (one bit each) for which driver and range
  * allow it, before they arrive. Returns the blocks whose copy on the host stays valid. */
-uint32_t pump_duplicates_arrive(uint32_t device, uint64_t address, uint64_t length_bytes,
-                                uint32_t wanted);
+uint32_t pump_duplicates_prepare_arrival(uint32_t device, uint64_t address,
+                                         uint64_t length_bytes, uint32_t wanted);
 /* Ends READ_MOSTLY before blocks are evicted, which drops duplicates from the GPU. Sets a
  * bit in `clean` for each block that is already valid on the host. Returns the driver's
  * result. */
-CUresult pump_duplicates_depart(uint32_t device, uint64_t address, uint64_t length_bytes,
-                                uint32_t *clean);
+CUresult pump_duplicates_prepare_eviction(uint32_t device, uint64_t address,
+                                          uint64_t length_bytes, uint32_t *clean);
 /* Finds the next blocks of a slice that are not clean, after `*offset_bytes` + `*bytes`
  * (both 0 at first). Returns false if there are none. */
-bool pump_duplicates_rest(uint32_t clean, uint64_t length_bytes, uint64_t *offset_bytes,
-                          uint64_t *bytes);
+bool pump_duplicates_next_dirty(uint32_t clean, uint64_t length_bytes,
+                                uint64_t *offset_bytes, uint64_t *bytes);
 
 /* ---- the process's page map (page_map.c) ---------------------------------- */
 
@@ -155,15 +155,15 @@ struct pump_page_map {
 struct pump_page_map pump_page_map_open(void);
 void pump_page_map_close(struct pump_page_map map);
 /* Returns how many pages of the block are mapped for the CPU; -1: unknown. */
-int pump_page_map_mapped(struct pump_page_map map, uint64_t address);
+int pump_page_map_count_mapped(struct pump_page_map map, uint64_t address);
 
 /* ---- bytes in flight (flight.c) ------------------------------------------ */
 
 uint32_t pump_flight_bound(uint32_t device, uint32_t direction);
 /* Returns whether the driver may get `bytes` more. Neither `most_bytes` nor the
  * direction's bound may be exceeded, except by a single slice. */
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
-                          uint32_t most_bytes);
+bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
+                      uint32_t most_bytes);
 /* Reserves bytes in the driver, unless they would exceed `bound`. Releases them again. */
 bool pump_flight_reserve(struct pump_direction *direction, uint32_t bytes, uint32_t bound);
 void pump_flight_release(struct pump_direction *direction, uint32_t bytes);
@@ -178,12 +178,12 @@ bool pump_schedule_can_start(uint32_t device, uint32_t direction);
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
                         uint64_t *made_ns);
 /* Counts bytes that were evicted from the device. Requires an entered mapping. */
-void pump_schedule_left(uint32_t device, uint64_t bytes);
+void pump_schedule_add_left_bytes(uint32_t device, uint64_t bytes);
 /* Adds a schedule entry that ended to the schedule's ended_bytes, for which evictions may
  * wait (pump_ended_bytes). Call it before the entry's end is reported, and between
  * pump_mapping_enter and pump_mapping_leave. */
-void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
-                         uint64_t bytes);
+void pump_schedule_add_ended_bytes(uint32_t device, uint32_t direction, uint32_t result,
+                                   uint64_t bytes);
 
 /* ---- latency breakdown of slices (hops.c); only if the job is recorded -------- */
 
@@ -193,12 +193,12 @@ struct pump_slice_times {
   uint64_t taken_ns, called_ns, returned_ns, done_ns;
 };
 /* Notes the time of an eviction. Requires an entered mapping. */
-void pump_hops_left(uint32_t device);
+void pump_hops_note_eviction(uint32_t device);
 /* Notes when an entry ended. Requires an entered mapping. */
-void pump_hops_ended(uint32_t device);
+void pump_hops_note_end(uint32_t device);
 /* Returns when the last condition of an entry that was just taken became true. */
-uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
-                         const struct pump_entry *entry, uint64_t made_ns);
+uint64_t pump_hops_find_ready(struct pump_device_executors *set, uint32_t direction,
+                              const struct pump_entry *entry, uint64_t made_ns);
 /* Writes the latencies of a slice next to its result, which is written afterwards. */
 void pump_hops_write(uint64_t ticket, const struct pump_slice_times *times);
 
@@ -210,7 +210,7 @@ struct pump_populate_slice {
 };
 /* Returns whether ranges are queued (`waits`). Takes the next slice (`next`), or returns
  * false if the queue is empty or not everything fits into the budget. */
-bool pump_populate_waits(uint32_t device);
-bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice);
+bool pump_populate_is_queued(uint32_t device);
+bool pump_populate_take_slice(uint32_t device, struct pump_populate_slice *slice);
 
 #endif

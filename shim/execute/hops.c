@@ -16,26 +16,26 @@ static uint64_t later(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-void pump_hops_left(uint32_t device) {
+void pump_hops_note_eviction(uint32_t device) {
   pump_moments_add(&left[device], PUMP_LOAD(&pump_shm->schedules[device].left_bytes),
                    pump_now_ns());
 }
 
-void pump_hops_ended(uint32_t device) {
+void pump_hops_note_end(uint32_t device) {
   pump_moments_add(&ended[device], PUMP_LOAD(&pump_shm->schedules[device].ended_bytes),
                    pump_now_ns());
 }
 
-uint64_t pump_hops_ready(struct pump_device_executors *set, uint32_t direction,
-                         const struct pump_entry *entry, uint64_t made_ns) {
+uint64_t pump_hops_find_ready(struct pump_device_executors *set, uint32_t direction,
+                              const struct pump_entry *entry, uint64_t made_ns) {
   struct pump_direction *state = &set->directions[direction];
   uint64_t ready_ns = made_ns;
   if (entry->after_seq != 0)
     ready_ns = later(ready_ns, pump_progress_moment(entry->after_stream, entry->after_seq));
   if (entry->left_bytes != 0)
-    ready_ns = later(ready_ns, pump_moments_of(&left[set->device], entry->left_bytes));
+    ready_ns = later(ready_ns, pump_moments_find(&left[set->device], entry->left_bytes));
   if (entry->ended_bytes != 0)
-    ready_ns = later(ready_ns, pump_moments_of(&ended[set->device], entry->ended_bytes));
+    ready_ns = later(ready_ns, pump_moments_find(&ended[set->device], entry->ended_bytes));
   uint64_t lacked_ns = __atomic_exchange_n(&state->lacked_ns, 0, __ATOMIC_RELAXED);
   if (lacked_ns != 0)
     ready_ns = later(ready_ns, later(lacked_ns, PUMP_LOAD(&state->released_ns)));

@@ -74,7 +74,7 @@ static void choose(cpu_set_t *chosen, const cpu_set_t *all, const char *list) {
   }
 }
 
-void pump_node_bind(uint32_t device) {
+void pump_thread_bind_to_gpu(uint32_t device) {
   cpu_set_t all, near;
   char list[TEXT_BYTES];
   int node = node_of((CUdevice)device);

@@ -16,7 +16,7 @@
  * written by any thread, inherited by a forked child. */
 static uint32_t used = 1;
 
-void pump_priority_used(int priority) {
+void pump_priority_note(int priority) {
   if (priority <= 0 && priority > -32)
     __atomic_fetch_or(&used, 1u << -priority, __ATOMIC_RELAXED);
 }

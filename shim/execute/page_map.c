@@ -33,7 +33,7 @@ static bool read_entries(struct pump_page_map map, uint64_t address, uint64_t *e
   return map.file >= 0 && pread(map.file, entries, bytes, at) == (ssize_t)bytes;
 }
 
-int pump_page_map_mapped(struct pump_page_map map, uint64_t address) {
+int pump_page_map_count_mapped(struct pump_page_map map, uint64_t address) {
   uint64_t entries[ENTRIES_AT_ONCE];
   int mapped = 0;
   for (uint32_t page = 0; page < PUMP_BLOCK_PAGES; page += ENTRIES_AT_ONCE) {

@@ -32,7 +32,7 @@ _Static_assert(PUMP_MAX_CONTEXTS == 64, "a bit each in poller.served");
 /* Logs a failed driver call, and sets `over` if the thread must end. Returns whether the
  * call has succeeded. */
 static bool check_call(struct poller *poller, CUresult result, const char *call) {
-  if (!pump_executors_note(poller->role.set, result, call)) poller->over = true;
+  if (!pump_executors_note_result(poller->role.set, result, call)) poller->over = true;
   return result == CUDA_SUCCESS;
 }
 
@@ -50,7 +50,7 @@ static bool enter_context(struct poller *poller, struct pump_marker_pool *pool) 
 /* Initializes the pools of contexts that are new since the last pass. */
 static void adopt_contexts(struct poller *poller) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
-    CUcontext context = pump_context_at(i, poller->role.set->device);
+    CUcontext context = pump_context_by_index(i, poller->role.set->device);
     if (context == NULL || (poller->served >> i & 1) != 0) continue;
     struct pump_marker_pool *pool = &pump_marker_pools[i];
     if (!pool->ready) {
@@ -74,7 +74,7 @@ static void make_markers(struct poller *poller, struct pump_marker_pool *pool) {
   for (uint32_t i = 0; i < PUMP_MARKERS_GROWTH && pool->next < PUMP_MARKERS;
        i++, pool->next++) {
     struct pump_marker *marker = &pool->markers[pool->next];
-    if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) continue;
+    if (PUMP_LOAD_ACQUIRE(&marker->in_use) != 0) continue;
     if (!check_call(poller,
                     pump_real.cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING),
                     "cuEventCreate"))
@@ -105,7 +105,7 @@ static bool short_of_timed(const struct pump_marker_pool *pool) {
 
 static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
   struct pump_marker *marker = &pool->markers[pool->next];
-  if (PUMP_LOAD_ACQUIRE(&marker->held) != 0) {
+  if (PUMP_LOAD_ACQUIRE(&marker->in_use) != 0) {
     pool->next++;
     return;
   }
@@ -124,12 +124,12 @@ static void make_timed(struct poller *poller, struct pump_marker_pool *pool) {
 
 static void fill_pool(struct poller *poller, struct pump_marker_pool *pool) {
   while (short_of_markers(pool) && !poller->over &&
-         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
-         enter_context(poller, pool))
+         !pump_executors_gave_up(poller->role.set) &&
+         pump_executors_are_current(&poller->role) && enter_context(poller, pool))
     make_markers(poller, pool);
   while (short_of_timed(pool) && !poller->over &&
-         !pump_executors_gave_up(poller->role.set) && pump_executors_lives(&poller->role) &&
-         enter_context(poller, pool))
+         !pump_executors_gave_up(poller->role.set) &&
+         pump_executors_are_current(&poller->role) && enter_context(poller, pool))
     make_timed(poller, pool);
 }
 
@@ -197,7 +197,7 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   uint32_t epoch = pool->epoch, ticket;
   PUMP_STORE_RELEASE(&pool->epoch, 0);
   bool inside = enter_context(poller, pool);
-  if (inside) pump_upcalls.dead_leave(pool->context);
+  if (inside) pump_upcalls.finish_discards(pool->context);
   uint64_t deadline_ns = pump_now_ns() + PUMP_COLLECT_NS;
   while (pool->made > 0) {
     if (pop_any(pool, &ticket)) {
@@ -214,13 +214,13 @@ static void close_pool(struct poller *poller, struct pump_marker_pool *pool) {
   }
 }
 
-struct look {
+struct poll_result {
   bool advanced; /* a stream has advanced */
   bool waiting;  /* some recorded markers are not complete */
 };
 
-static struct look poll_markers(struct poller *poller) {
-  struct look seen = {false, false};
+static struct poll_result poll_markers(struct poller *poller) {
+  struct poll_result seen = {false, false};
   adopt_contexts(poller);
   poller->round++;
   FOR_SERVED(poller, i) {
@@ -230,8 +230,8 @@ static struct look poll_markers(struct poller *poller) {
       pump_gates_register(poller->role.set->device, i, pool->epoch);
     uint64_t now_ns = pump_now_ns(), before_ns = pool->looked_ns;
     pool->looked_ns = now_ns;
-    if (pump_upcalls.dead_due(pool->context, now_ns) && enter_context(poller, pool))
-      pump_upcalls.dead_tick(pool->context, now_ns);
+    if (pump_upcalls.discard_is_due(pool->context, now_ns) && enter_context(poller, pool))
+      pump_upcalls.discard_dead(pool->context, now_ns);
     collect_fresh(pool);
     if (pool->waiting_count == 0) continue;
     seen.advanced |= poll_waiting(poller, pool, before_ns);
@@ -259,9 +259,9 @@ static void work(struct poller *poller) {
   struct pump_marker_sleeper *mark = &pump_marker_sleepers[poller->role.set->device];
   uint64_t pause_ns = least_pause_ns(poller);
   uint64_t busy_ns = 0; /* when a pass last found a recorded marker, complete or not */
-  while (!poller->over && pump_executors_lives(&poller->role)) {
+  while (!poller->over && pump_executors_are_current(&poller->role)) {
     uint32_t wakes = PUMP_LOAD_ACQUIRE(&mark->wakes);
-    struct look seen = poll_markers(poller);
+    struct poll_result seen = poll_markers(poller);
     uint64_t now_ns = pump_now_ns();
     pump_progress_presume(poller->role.set->device, &poller->presumed, now_ns);
     if (seen.waiting || seen.advanced) busy_ns = now_ns;
@@ -269,12 +269,12 @@ static void work(struct poller *poller) {
       uint64_t least_ns = least_pause_ns(poller);
       pause_ns = seen.advanced ? least_ns : pause_ns * 5 / 4;
       if (pause_ns > 2 * least_ns) pause_ns = 2 * least_ns;
-      if (pump_executors_lives(&poller->role))
+      if (pump_executors_are_current(&poller->role))
         pump_sleep_wait(&mark->wakes, wakes, pause_ns);
       continue;
     }
     wakes = pump_sleep_prepare(&mark->asleep, &mark->wakes);
-    if (!anything_fresh(poller) && pump_executors_lives(&poller->role))
+    if (!anything_fresh(poller) && pump_executors_are_current(&poller->role))
       pump_sleep_wait(&mark->wakes, wakes, PUMP_IDLE_NS);
     __atomic_store_n(&mark->asleep, 0, __ATOMIC_SEQ_CST);
     FOR_SERVED(poller, i)

@@ -29,7 +29,7 @@ static struct queue {
 } queues[PUMP_MAX_DEVICES] = {
     [0 ... PUMP_MAX_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-void pump_populate(uint32_t slot, uint32_t generation) {
+void pump_populate_add(uint32_t slot, uint32_t generation) {
   if (slot >= PUMP_MAX_RANGES) return;
   uint32_t device = PUMP_LOAD(&pump_shm->ranges[slot].device);
   if (device >= PUMP_MAX_DEVICES) return;
@@ -44,14 +44,14 @@ void pump_populate(uint32_t slot, uint32_t generation) {
   pthread_mutex_unlock(&queue->lock);
   /* A program that does not fit needs more threads and markers. Starting them here,
    * rather than at the program's first launch, makes the markers available in time. */
-  pump_executors_need(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
-                                  PUMP_DEVICE_ACTIVE);
+  pump_executors_start(device, PUMP_LOAD(&pump_shm->devices[device].device_state) ==
+                                   PUMP_DEVICE_ACTIVE);
   struct pump_executors_sleep *sleep = &pump_shm->executors[device][PUMP_TO_GPU];
   pump_wake(&sleep->asleep, &sleep->wakes);
   errno = saved;
 }
 
-bool pump_populate_waits(uint32_t device) {
+bool pump_populate_is_queued(uint32_t device) {
   return PUMP_LOAD(&queues[device].count) != 0;
 }
 
@@ -63,6 +63,8 @@ static void drop_first(struct queue *queue) {
 /* Cuts the next slice off the first queued range that is still live. The caller holds the
  * queue's lock. */
 static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
+  PUMP_ASSERT(pump_is_locked(&queue->lock), "the queue's lock guards it");
+  PUMP_ASSERT(queue->count <= QUEUE_LENGTH, "the queue has a bound");
   while (queue->count > 0) {
     struct entry *entry = &queue->entries[queue->first];
     struct pump_range range;
@@ -85,7 +87,7 @@ static bool cut_slice(struct queue *queue, struct pump_populate_slice *slice) {
   return false;
 }
 
-bool pump_populate_next(uint32_t device, struct pump_populate_slice *slice) {
+bool pump_populate_take_slice(uint32_t device, struct pump_populate_slice *slice) {
   struct queue *queue = &queues[device];
   if (PUMP_LOAD(&queue->count) == 0) return false;
   const struct pump_device *state = &pump_shm->devices[device];

@@ -23,7 +23,7 @@
 
 static bool any_in_force(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (PUMP_LOAD(&pump_shm->schedules[d].turn) >> 32 != 0) return true;
+    if (PUMP_LOAD(&pump_shm->schedules[d].cursor) >> 32 != 0) return true;
   return false;
 }
 
@@ -65,49 +65,51 @@ static bool has_waited(uint32_t device, const struct pump_entry *entry) {
 
 static bool may_go(uint32_t device, uint32_t direction, const struct pump_entry *entry) {
   return has_waited(device, entry) &&
-         pump_flight_has_room(device, direction, entry->command.length_bytes,
-                              bound_of(direction, entry));
+         pump_flight_fits(device, direction, entry->command.length_bytes,
+                          bound_of(direction, entry));
 }
 
 bool pump_schedule_ready(uint32_t device, uint32_t direction) {
   struct pump_entry entry;
-  uint64_t turn;
-  return pump_schedule_peek(pump_shm, device, direction, &entry, &turn) &&
+  uint64_t cursor;
+  return pump_schedule_peek(pump_shm, device, direction, &entry, &cursor) &&
          has_waited(device, &entry);
 }
 
 bool pump_schedule_can_start(uint32_t device, uint32_t direction) {
   struct pump_entry entry;
-  uint64_t turn;
-  return pump_schedule_peek(pump_shm, device, direction, &entry, &turn) &&
+  uint64_t cursor;
+  return pump_schedule_peek(pump_shm, device, direction, &entry, &cursor) &&
          may_go(device, direction, &entry);
 }
 
 bool pump_schedule_take(uint32_t device, uint32_t direction, struct pump_entry *entry,
                         uint64_t *made_ns) {
   struct pump_schedule *schedule = &pump_shm->schedules[device];
-  uint64_t turn;
-  while (pump_schedule_peek(pump_shm, device, direction, entry, &turn)) {
+  uint64_t cursor;
+  while (pump_schedule_peek(pump_shm, device, direction, entry, &cursor)) {
     *made_ns = PUMP_LOAD(&schedule->made_ns);
     if (!may_go(device, direction, entry)) return false;
-    if (pump_schedule_claim(schedule, direction, turn)) return true;
+    if (pump_schedule_claim(schedule, direction, cursor)) return true;
   }
   return false;
 }
 
-void pump_schedule_left(uint32_t device, uint64_t bytes) {
+void pump_schedule_add_left_bytes(uint32_t device, uint64_t bytes) {
+  PUMP_ASSERT(pump_mapping_entered(), "the mapping stays while it is written");
   __atomic_fetch_add(&pump_shm->schedules[device].left_bytes, bytes, __ATOMIC_SEQ_CST);
 }
 
-void pump_schedule_ended(uint32_t device, uint32_t direction, uint32_t result,
-                         uint64_t bytes) {
+void pump_schedule_add_ended_bytes(uint32_t device, uint32_t direction, uint32_t result,
+                                   uint64_t bytes) {
+  PUMP_ASSERT(pump_mapping_entered(), "the mapping stays while it is written");
   __atomic_fetch_add(&pump_shm->schedules[device].ended_bytes,
                      pump_ended_bytes(direction, result, bytes), __ATOMIC_SEQ_CST);
 }
 
 void pump_schedule_wake(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
-    if (PUMP_LOAD(&pump_shm->schedules[d].turn) == 0) continue;
+    if (PUMP_LOAD(&pump_shm->schedules[d].cursor) == 0) continue;
     for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
       struct pump_executors_sleep *sleep = &pump_shm->executors[d][direction];
       if (PUMP_LOAD(&sleep->asleep) != 0 && pump_schedule_can_start(d, direction))

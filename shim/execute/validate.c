@@ -37,6 +37,8 @@ void pump_slot_begin(uint32_t slot) {
 }
 
 void pump_slot_end(uint32_t slot) {
+  PUMP_ASSERT(__atomic_load_n(&running[slot], __ATOMIC_SEQ_CST) != 0,
+              "each pump_slot_end follows a pump_slot_begin");
   if (__atomic_sub_fetch(&running[slot], 1, __ATOMIC_SEQ_CST) == 0 &&
       __atomic_load_n(&waiting_frees, __ATOMIC_SEQ_CST) != 0)
     pump_futex_wake(&running[slot]);
@@ -53,6 +55,8 @@ bool pump_slot_close(uint32_t slot) {
 }
 
 void pump_slot_open(uint32_t slot) {
+  PUMP_ASSERT(__atomic_load_n(&closed[slot], __ATOMIC_SEQ_CST) != 0,
+              "each pump_slot_open follows a pump_slot_close");
   __atomic_fetch_sub(&closed[slot], 1, __ATOMIC_SEQ_CST);
 }
 
@@ -69,7 +73,8 @@ void pump_slot_wait(uint32_t slot) {
     if (pump_now_ns() > deadline_ns) {
       static uint32_t said;
       pump_log_once(&said, PUMP_LOG_WARNING,
-                    "a prefetch has been in the driver for 5 s; frees stop waiting for it");
+                    "a prefetch has been in the driver for 5 s, so frees no longer wait "
+                    "for it. Check dmesg and nvidia-smi");
       break;
     }
     pump_futex_sleep(&running[slot], seen, 10000000);
@@ -121,6 +126,9 @@ static uint64_t last_use(const struct pump_range *range, uint64_t offset_bytes,
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address) {
   struct pump_range range;
+  PUMP_ASSERT(pump_command_validate_fields(command) &&
+                  __atomic_load_n(&running[command->slot], __ATOMIC_SEQ_CST) != 0,
+              "a slot is validated between its begin and its end");
   /* A record that keeps changing is being freed or replaced. */
   if (!pump_range_read(&pump_shm->ranges[command->slot], &range)) return PUMP_RESULT_DEAD;
   if (range.range_kind == PUMP_RANGE_FREE || range.generation != command->generation)

@@ -64,8 +64,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   PUMP_ADD(&pump_calls_seen, 1);
   int device = pump_current_device(NULL);
   if (device >= 0)
-    pump_device_report((uint32_t)device, pump_pool_idle_bytes((uint32_t)device), free_bytes,
-                       total_bytes);
+    pump_device_answer_memory_info((uint32_t)device, pump_pool_idle_bytes((uint32_t)device),
+                                   free_bytes, total_bytes);
   errno = saved;
   return result;
 }

@@ -76,7 +76,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     int saved = errno;                                                                     \
     struct pump_context_end end = pump_context_ending(pump_primary_ending(device, reset)); \
     CUresult result = pump_real.name(device);                                              \
-    pump_context_ended(&end, result == CUDA_SUCCESS && pump_primary_over(device, reset));  \
+    pump_context_ended(&end,                                                               \
+                       result == CUDA_SUCCESS && pump_primary_has_ended(device, reset));   \
     errno = saved;                                                                         \
     return result;                                                                         \
   }

@@ -53,10 +53,10 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   CUresult name parameters {                                                               \
     if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
-    pump_op_ahead(pump_at(stream, per_thread), true);                                      \
+    pump_op_begin_timing(pump_at(stream, per_thread), true);                               \
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS) copied(TO, FROM, bytes, pump_at(stream, per_thread));      \
-    pump_op_behind();                                                                      \
+    pump_op_end_timing();                                                                  \
     return result;                                                                         \
   }
 

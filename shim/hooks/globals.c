@@ -34,13 +34,13 @@ HOOK_GLOBAL(cuLibraryGetManaged,
 #define HOOK_UNLOAD(name, type)                                                            \
   CUresult name(type handle) {                                                             \
     if (pump_inert()) return pump_real.name(handle);                                       \
-    struct pump_variables held;                                                            \
+    struct pump_variables removed;                                                         \
     int saved = errno;                                                                     \
     pump_enter();                                                                          \
     pump_params_forget();                                                                  \
-    pump_variables_hold(&held);                                                            \
+    pump_variables_remove(&removed);                                                       \
     CUresult result = pump_real.name(handle);                                              \
-    pump_variables_settle(&held);                                                          \
+    pump_variables_restore(&removed);                                                      \
     pump_leave();                                                                          \
     errno = saved;                                                                         \
     return result;                                                                         \

@@ -12,13 +12,13 @@
 #define HOOK_LAUNCH(name, per_thread)                                                      \
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
     bool quiet = pump_quiet();                                                             \
-    if (!quiet) pump_op_ahead(pump_at(stream, per_thread), true);                          \
+    if (!quiet) pump_op_begin_timing(pump_at(stream, per_thread), true);                   \
     CUresult result = pump_real.name(exec, stream);                                        \
     if (PUMP_UNLIKELY(PUMP_LOAD(&pump_graphs_allocating) != 0) && !pump_inert())           \
       pump_graph_count_memory(exec);                                                       \
     if (!quiet && result == CUDA_SUCCESS)                                                  \
       pump_graph_launched(exec, pump_at(stream, per_thread));                              \
-    pump_op_behind();                                                                      \
+    pump_op_end_timing();                                                                  \
     return result;                                                                         \
   }
 
@@ -30,7 +30,7 @@ HOOK_LAUNCH(cuGraphLaunch_ptsz, true)
   CUresult name(CUgraphExec exec, CUstream stream) {                                       \
     CUresult result = pump_real.name(exec, stream);                                        \
     if (PUMP_UNLIKELY(PUMP_LOAD(&pump_graphs_allocating) != 0) && !pump_inert())           \
-      pump_graph_memory_look();                                                            \
+      pump_graph_memory_refresh();                                                         \
     return result;                                                                         \
   }
 

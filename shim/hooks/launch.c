@@ -17,7 +17,7 @@
       struct pump_launch made = launch;                                                    \
       pump_launch_report(&made, at);                                                       \
     }                                                                                      \
-    pump_op_behind();                                                                      \
+    pump_op_end_timing();                                                                  \
     return result;                                                                         \
   }                                                                                        \
   CUresult name parameters {                                                               \
@@ -30,7 +30,7 @@
 #define AHEAD(at, may)                                                                     \
   loads = pump_launch_loads(function, at);                                                 \
   pump_launch_gate(function, at, may);                                                     \
-  pump_op_ahead(at, may)
+  pump_op_begin_timing(at, may)
 #define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
 /* Before the real call the configuration may still be NULL. */
 #define STREAM_EX (config == NULL ? NULL : config->hStream)

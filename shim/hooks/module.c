@@ -5,7 +5,7 @@
 
 #define HOOK_LOAD(name, parameters, arguments)                                             \
   CUresult name parameters {                                                               \
-    if (!pump_quiet()) pump_code_loads();                                                  \
+    if (!pump_quiet()) pump_code_wait_before_load();                                       \
     return pump_real.name arguments;                                                       \
   }
 
@@ -35,7 +35,7 @@ HOOK_LOAD(cuLibraryGetModule, (CUmodule * module, CUlibrary library), (module, l
     CUresult result = pump_real.name arguments;                                            \
     if (result == CUDA_SUCCESS && !pump_inert()) {                                         \
       pump_function_note(handle, is_kernel);                                               \
-      pump_kernel_note(kernel);                                                            \
+      pump_refusal_warn_of_nccl(kernel);                                                   \
     }                                                                                      \
     return result;                                                                         \
   }

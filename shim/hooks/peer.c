@@ -9,7 +9,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
   CUresult result = pump_real.cuCtxEnablePeerAccess(peer, flags);
   if (result != CUDA_SUCCESS || pump_inert()) return result;
   int saved = errno;
-  pump_peer_reach(peer);
+  pump_peer_note_context(peer);
   errno = saved;
   return result;
 }

@@ -63,7 +63,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
                                           CUmemAllocationHandleType type,
                                           unsigned long long flags) {
   CUresult result = pump_real.cuMemPoolExportToShareableHandle(handle, pool, type, flags);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_shared();
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_warn_of_sharing();
   return result;
 }
 
@@ -71,7 +71,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags) {
   CUresult result = pump_real.cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_shared();
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_pool_warn_of_sharing();
   return result;
 }
 
@@ -80,19 +80,19 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   CUresult result = pump_real.cuMemPoolCreate(pool, properties);
   if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL && properties != NULL)
-    pump_pool_made(*pool, properties);
+    pump_pool_note_created(*pool, properties);
   return result;
 }
 
 /* Drops the pool before the real call: after it, another thread may get the handle for a
  * new pool. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  struct pump_pool_closed closed = {0};
+  struct pump_pool_finish_destroy closed = {0};
   if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
-  pump_pool_close(pool, &closed);
+  pump_pool_detach(pool, &closed);
   CUresult result = pump_real.cuMemPoolDestroy(pool);
   int saved = errno;
-  pump_pool_closed(pool, &closed, result == CUDA_SUCCESS);
+  pump_pool_finish_destroy(pool, &closed, result == CUDA_SUCCESS);
   errno = saved;
   return result;
 }
@@ -124,6 +124,6 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
                                void *value) {
   CUresult result = pump_real.cuMemPoolSetAttribute(pool, attribute, value);
   if (result == CUDA_SUCCESS && !pump_inert() && pool != NULL)
-    pump_pool_set(pool, attribute);
+    pump_pool_apply_attribute(pool, attribute);
   return result;
 }

@@ -21,7 +21,7 @@ static CUresult polled(CUresult result) {
 static void stream_done(struct pump_at at, uint64_t seq, uint64_t began_ns) {
   int saved = errno;
   pump_enter();
-  uint32_t index = pump_place_of(at).stream_index;
+  uint32_t index = pump_stream_ref_of(at).stream_index;
   pump_progress_stream_synced(index, seq);
   if (began_ns != 0) pump_event_sync(index, seq, began_ns);
   pump_leave();
@@ -44,7 +44,7 @@ HOOK_STREAM_DONE(cuStreamQuery_ptsz, true, polled)
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
   CUresult result = pump_real.cuStreamCreateWithPriority(stream, flags, priority);
-  if (result == CUDA_SUCCESS && !pump_quiet()) pump_priority_used(priority);
+  if (result == CUDA_SUCCESS && !pump_quiet()) pump_priority_note(priority);
   return result;
 }
 
@@ -84,7 +84,7 @@ static void recorded(CUevent event, struct pump_at at, uint64_t seq) {
   int saved = errno;
   pump_enter();
   if (!pump_capturing(at.stream))
-    pump_progress_event_recorded(event, pump_place_of(at).stream_index, seq);
+    pump_progress_event_recorded(event, pump_stream_ref_of(at).stream_index, seq);
   pump_leave();
   errno = saved;
 }
@@ -188,7 +188,7 @@ CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
     if (result != CUDA_SUCCESS) return result;                                             \
     pump_enter();                                                                          \
     pump_stream_gone(stream);                                                              \
-    pump_place_forget();                                                                   \
+    pump_stream_refs_forget();                                                             \
     pump_leave();                                                                          \
     errno = saved;                                                                         \
     return result;                                                                         \

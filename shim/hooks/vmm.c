@@ -65,7 +65,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 /* Counts memory that the driver has created. */
 static void count(CUmemGenericAllocationHandle handle, size_t bytes,
                   const CUmemAllocationProp *properties) {
-  GUARDED(pump_mapped_waits(handle));
+  GUARDED(pump_mapped_note_real(handle));
   if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
       properties->location.id >= 0 && properties->location.id < PUMP_MAX_DEVICES)
     pump_physical_created(handle, bytes, (uint32_t)properties->location.id);
@@ -92,7 +92,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   CUresult result;
   if (own_call()) return pump_real.cuMemRelease(handle);
   if (SERVED(pump_mapped_release(&handle, &result))) return result;
-  if (!pump_inert()) pump_physical_count(handle, -1);
+  if (!pump_inert()) pump_physical_add_references(handle, -1);
   return pump_real.cuMemRelease(handle);
 }
 
@@ -101,7 +101,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
   CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
   if (!own_call() && SERVED(pump_mapped_retain(handle, at, &result))) return result;
   result = pump_real.cuMemRetainAllocationHandle(handle, address);
-  if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_count(*handle, 1);
+  if (result == CUDA_SUCCESS && !pump_inert()) pump_physical_add_references(*handle, 1);
   return result;
 }
 
@@ -155,7 +155,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                         CUmemAllocationHandleType shHandleType) {
   CUresult result =
       pump_real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-  if (result == CUDA_SUCCESS && !pump_inert()) GUARDED(pump_mapped_waits(*handle));
+  if (result == CUDA_SUCCESS && !pump_inert()) GUARDED(pump_mapped_note_real(*handle));
   return result;
 }
 

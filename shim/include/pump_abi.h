@@ -32,7 +32,7 @@
  *             ended_bytes of each schedule, entry_ends.
  *   `worker`  worker_pid, heartbeat, resend, worker_counters, event_head. The fields of
  *             devices marked "worker". Contents of schedules, predicted.
- *   `both`    turn of each schedule: the worker puts the schedule in force or withdraws
+ *   `both`    cursor of each schedule: the worker puts the schedule in force or withdraws
  *             it. Executors count the entries they take. valid_seq: the worker sets it to
  *             PUMP_ALL_VALID, the shim lowers it.
  * Neither side trusts the other: each index read from here is masked or checked against
@@ -217,8 +217,8 @@ struct pump_header {
   /* one cache line for each word that a thread spins or sleeps on */
   uint64_t next_seq; /* next operation number */
   uint64_t pad0[7];
-  uint64_t event_tail; /* next position that producers reserve */
-  uint64_t event_room; /* producers: positions below it are known to be free */
+  uint64_t event_tail;     /* next position that producers reserve */
+  uint64_t event_free_end; /* producers: positions below it are known to be free */
   uint64_t pad1[6];
   uint64_t event_head; /* next position the worker reads */
   uint64_t pad2[7];
@@ -298,7 +298,7 @@ struct pump_params {
 };
 
 struct pump_event {
-  uint64_t turn;     /* position + 1 once the record may be read */
+  uint64_t sequence; /* position + 1 once the record may be read */
   uint64_t seq;      /* operation number. ALLOC, FREE, PARAMS, NAME: 0. SYNC, HINT: newest
                         operation. PROGRESS: executed up to this one. GRAPH: its first
                         operation. FREED, DISCARDED: 0, or the operation after which a
@@ -350,7 +350,7 @@ struct pump_entry {
 };
 
 struct pump_schedule {
-  uint64_t turn;     /* version << 32 | taken TO_HOST << 16 | taken TO_GPU. Version 0: no
+  uint64_t cursor;   /* version << 32 | taken TO_HOST << 16 | taken TO_GPU. Version 0: no
                         schedule is in force, and the other fields are meaningless */
   uint32_t count[2]; /* entries of each direction */
   uint64_t made_ns;  /* CLOCK_MONOTONIC when put in force; only in recorded jobs */

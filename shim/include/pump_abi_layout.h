@@ -39,7 +39,7 @@ PUMP_ASSERT_OFFSET(pump_header, stop_ended_ns, 96);
 PUMP_ASSERT_OFFSET(pump_header, issuers, 112);
 PUMP_ASSERT_OFFSET(pump_header, next_seq, 128);
 PUMP_ASSERT_OFFSET(pump_header, event_tail, 192);
-PUMP_ASSERT_OFFSET(pump_header, event_room, 200);
+PUMP_ASSERT_OFFSET(pump_header, event_free_end, 200);
 PUMP_ASSERT_OFFSET(pump_header, event_head, 256);
 PUMP_ASSERT_OFFSET(pump_header, worker_asleep, 320);
 PUMP_ASSERT_OFFSET(pump_header, worker_wakes, 324);
@@ -96,7 +96,7 @@ PUMP_ASSERT_OFFSET(pump_params, parameter_bytes, 24);
 PUMP_ASSERT_OFFSET(pump_params, identity, 28);
 
 PUMP_ASSERT_SIZE(pump_event, 128);
-PUMP_ASSERT_OFFSET(pump_event, turn, 0);
+PUMP_ASSERT_OFFSET(pump_event, sequence, 0);
 PUMP_ASSERT_OFFSET(pump_event, seq, 8);
 PUMP_ASSERT_OFFSET(pump_event, time_ns, 16);
 PUMP_ASSERT_OFFSET(pump_event, function, 24);
@@ -132,7 +132,7 @@ PUMP_ASSERT_OFFSET(pump_entry, after_stream, 80);
 PUMP_ASSERT_OFFSET(pump_entry, duplicates, 84);
 
 PUMP_ASSERT_SIZE(pump_schedule, 45248);
-PUMP_ASSERT_OFFSET(pump_schedule, turn, 0);
+PUMP_ASSERT_OFFSET(pump_schedule, cursor, 0);
 PUMP_ASSERT_OFFSET(pump_schedule, count, 8);
 PUMP_ASSERT_OFFSET(pump_schedule, made_ns, 16);
 PUMP_ASSERT_OFFSET(pump_schedule, left_bytes, 64);   /* a cache line of its own */

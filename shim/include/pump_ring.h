@@ -10,8 +10,8 @@
  * attaches to a new mapping, so a late write of a producer that reserved in the old
  * mapping can never look current.
  *
- * Schedules: one producer, several consumers, one word that decides (`turn`). An executor
- * copies an entry, then counts it as taken. The copy is valid if `turn` has not changed
+ * Schedules: one producer, several consumers, one word that decides (`cursor`). An executor
+ * copies an entry, then counts it as taken. The copy is valid if `cursor` has not changed
  * in between; otherwise the worker may have been writing it. The worker withdraws a
  * schedule before it writes the next, and so learns which entries were taken.
  */
@@ -104,16 +104,16 @@ static inline struct pump_event *pump_event_at(struct pump_shm *shm, uint64_t po
 
 /* Reserves `count` consecutive records. If the ring is full, returns false and changes
  * nothing. The head is in another core's cache line, so its last known value is kept next
- * to the tail (event_room) and checked first. */
+ * to the tail (event_free_end) and checked first. */
 static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
                                       uint64_t *position) {
   uint64_t tail = PUMP_LOAD(&shm->header.event_tail);
   for (;;) {
     /* Acquire, here and for the head: the worker reads a record before it moves the head,
      * so our writes after these loads cannot reach its copy. A producer that saw the head
-     * passes this on with its release of event_room. */
-    uint64_t room = PUMP_LOAD_ACQUIRE(&shm->header.event_room);
-    if (room - tail > PUMP_EVENT_SLOTS || room - tail < count) {
+     * passes this on with its release of event_free_end. */
+    uint64_t end = PUMP_LOAD_ACQUIRE(&shm->header.event_free_end);
+    if (end - tail > PUMP_EVENT_SLOTS || end - tail < count) {
       uint64_t head = PUMP_LOAD_ACQUIRE(&shm->header.event_head);
       if (tail + count - head > PUMP_EVENT_SLOTS) {
         /* Full, or others have reserved and the worker has read since our loads. */
@@ -122,7 +122,7 @@ static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
         tail = now;
         continue;
       }
-      PUMP_STORE_RELEASE(&shm->header.event_room, head + PUMP_EVENT_SLOTS);
+      PUMP_STORE_RELEASE(&shm->header.event_free_end, head + PUMP_EVENT_SLOTS);
     }
     if (__atomic_compare_exchange_n(&shm->header.event_tail, &tail, tail + count, true,
                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -135,14 +135,14 @@ static inline bool pump_event_reserve(struct pump_shm *shm, uint64_t count,
 /* Hands a filled record to the worker. Publish the records of an operation last to first:
  * the worker starts only at a first record. */
 static inline void pump_event_publish(struct pump_shm *shm, uint64_t position) {
-  PUMP_STORE_RELEASE(&pump_event_at(shm, position)->turn, position + 1);
+  PUMP_STORE_RELEASE(&pump_event_at(shm, position)->sequence, position + 1);
 }
 
 /* Returns the record at the worker's own head, or NULL while it is not ready. */
 static inline const struct pump_event *pump_event_peek(struct pump_shm *shm,
                                                        uint64_t position) {
   struct pump_event *event = pump_event_at(shm, position);
-  return PUMP_LOAD_ACQUIRE(&event->turn) == position + 1 ? event : NULL;
+  return PUMP_LOAD_ACQUIRE(&event->sequence) == position + 1 ? event : NULL;
 }
 
 /* Gives records below `position` back to the producers. */
@@ -191,25 +191,25 @@ static inline uint32_t pump_range_eighth(uint64_t range_bytes, uint64_t offset_b
 _Static_assert((PUMP_PREDICTIONS & (PUMP_PREDICTIONS - 1)) == 0, "masked");
 _Static_assert((PUMP_SCHEDULE_TICKETS & (PUMP_SCHEDULE_TICKETS - 1)) == 0, "masked");
 
-static inline uint32_t pump_schedule_taken_count(uint64_t turn, uint32_t direction) {
-  return (uint32_t)(turn >> (16 * direction)) & 0xffff;
+static inline uint32_t pump_schedule_taken_count(uint64_t cursor, uint32_t direction) {
+  return (uint32_t)(cursor >> (16 * direction)) & 0xffff;
 }
 
 /* Executor: copies the next entry of a direction; returns false if none may start. The
- * caller owns the entry once pump_schedule_claim succeeds with the same turn. */
+ * caller owns the entry once pump_schedule_claim succeeds with the same cursor. */
 static inline bool pump_schedule_peek(struct pump_shm *shm, uint32_t device,
                                       uint32_t direction, struct pump_entry *entry,
-                                      uint64_t *turn) {
+                                      uint64_t *cursor) {
   struct pump_schedule *schedule = &shm->schedules[device];
-  *turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
-  uint32_t at = pump_schedule_taken_count(*turn, direction);
-  if (*turn >> 32 == 0 || at >= PUMP_SCHEDULE_ENTRIES ||
+  *cursor = PUMP_LOAD_ACQUIRE(&schedule->cursor);
+  uint32_t at = pump_schedule_taken_count(*cursor, direction);
+  if (*cursor >> 32 == 0 || at >= PUMP_SCHEDULE_ENTRIES ||
       at >= PUMP_LOAD(&schedule->count[direction]))
     return false;
   const uint64_t *from = (const uint64_t *)&schedule->entries[direction][at];
   uint64_t *to = (uint64_t *)entry;
   for (size_t i = 0; i < sizeof *entry / sizeof *to; i++) to[i] = PUMP_LOAD(&from[i]);
-  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the next check of `turn` */
+  __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the copy before the next check of `cursor` */
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
   if (direction == PUMP_TO_GPU) return entry->command.needed_by_seq <= valid_seq;
   if (entry->command.observed_seq > valid_seq) entry->command.observed_seq = valid_seq;
@@ -227,9 +227,9 @@ static inline bool pump_schedule_deviate(struct pump_shm *shm, uint64_t seq) {
 }
 
 static inline bool pump_schedule_claim(struct pump_schedule *schedule, uint32_t direction,
-                                       uint64_t turn) {
-  return __atomic_compare_exchange_n(&schedule->turn, &turn,
-                                     turn + (1ull << (16 * direction)), false,
+                                       uint64_t cursor) {
+  return __atomic_compare_exchange_n(&schedule->cursor, &cursor,
+                                     cursor + (1ull << (16 * direction)), false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -250,11 +250,11 @@ static inline uint64_t pump_ended_bytes(uint32_t direction, uint32_t result,
   return result == PUMP_RESULT_MOVED ? 0 : PUMP_UNPACED_BYTES;
 }
 
-/* Worker: withdraws the schedule from executors. Returns its last turn. */
+/* Worker: withdraws the schedule from executors. Returns its last cursor. */
 static inline uint64_t pump_schedule_withdraw(struct pump_schedule *schedule) {
-  uint64_t turn = __atomic_exchange_n(&schedule->turn, 0, __ATOMIC_ACQ_REL);
+  uint64_t cursor = __atomic_exchange_n(&schedule->cursor, 0, __ATOMIC_ACQ_REL);
   __atomic_thread_fence(__ATOMIC_RELEASE); /* before its entries are written */
-  return turn;
+  return cursor;
 }
 
 /* Hashes 64 bits: each bit of the result depends on all bits of `x`. */

@@ -42,12 +42,12 @@ static bool is_first(void) {
   return first != NULL && strtol(first, NULL, 10) == (long)getpid();
 }
 
-static bool notes_path(char *path, size_t room) {
+static bool notes_path(char *path, size_t capacity) {
   const char *socket = getenv("PUMP_SOCKET");
   const char *slash = socket == NULL ? NULL : strrchr(socket, '/');
   if (slash == NULL || getenv("PUMP_JOB_PID") == NULL) return false;
-  int length = snprintf(path, room, "%.*s/" NOTES_NAME, (int)(slash - socket), socket);
-  return length > 0 && (size_t)length < room;
+  int length = snprintf(path, capacity, "%.*s/" NOTES_NAME, (int)(slash - socket), socket);
+  return length > 0 && (size_t)length < capacity;
 }
 
 void pump_job_note(const char *line) {

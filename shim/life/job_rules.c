@@ -38,7 +38,7 @@ static bool exe_matches(const char *pattern, const char *exe, uint32_t *steps) {
 }
 
 /* Returns the rest of a line after its first word; NULL if that is not `word`. */
-static const char *behind(const char *line, const char *word) {
+static const char *text_after(const char *line, const char *word) {
   size_t length = strlen(word);
   bool is =
       strncmp(line, word, length) == 0 && line[length] == ' ' && line[length + 1] != '\0';
@@ -79,7 +79,7 @@ static const char *take_pattern(struct reading *r, bool matches) {
 /* Parses a line. Returns NULL, or why the line is invalid. */
 static const char *parse_line(struct reading *r, const char *line) {
   const char *rest;
-  if ((rest = behind(line, "rule")) != NULL) {
+  if ((rest = text_after(line, "rule")) != NULL) {
     const char *why = close_rule(r);
     r->now = (struct pump_job_rule){.name = rest};
     r->patterns = r->settings = 0;
@@ -88,17 +88,17 @@ static const char *parse_line(struct reading *r, const char *line) {
   }
   if (!r->begun) return "a line precedes the first rule";
   bool open = r->matches && !r->any; /* else no pattern needs to be tried */
-  if ((rest = behind(line, "exe")) != NULL)
+  if ((rest = text_after(line, "exe")) != NULL)
     return take_pattern(r, open && exe_matches(rest, r->facts->exe, &r->steps));
-  if ((rest = behind(line, "command")) != NULL)
+  if ((rest = text_after(line, "command")) != NULL)
     return take_pattern(r, open && glob(rest, r->facts->command, &r->steps));
-  if ((rest = behind(line, "cgroup")) != NULL)
+  if ((rest = text_after(line, "cgroup")) != NULL)
     return take_pattern(r, open && glob(rest, r->facts->cgroup, &r->steps));
   if (strcmp(line, "without-pumpd") == 0) {
     r->now.without_pumpd = true;
     return NULL;
   }
-  if ((rest = behind(line, "set")) == NULL || !is_setting(rest))
+  if ((rest = text_after(line, "set")) == NULL || !is_setting(rest))
     return "it has an unknown line";
   if (r->settings == PUMP_JOB_SETTINGS) return "a rule has too many settings";
   r->now.settings[r->settings++] = rest;

@@ -36,11 +36,11 @@ static const char *distrust(const struct stat *status) {
   return NULL;
 }
 
-/* Reads up to `room` bytes and appends a zero. Returns the length, or -1 on errors. */
-static ssize_t read_all(int file, char *text, size_t room) {
+/* Reads up to `capacity` bytes and appends a zero. Returns the length, or -1 on errors. */
+static ssize_t read_all(int file, char *text, size_t capacity) {
   size_t used = 0;
-  while (used < room) {
-    ssize_t n = read(file, text + used, room - used);
+  while (used < capacity) {
+    ssize_t n = read(file, text + used, capacity - used);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;

@@ -167,7 +167,7 @@ void pump_line_of_refused(struct pump_line *line, uint64_t plain_bytes) {
     pump_line_reason(line, "only partly intercepted, %s of GPU memory cannot be paged",
                      plain);
   else
-    pump_line_reason(line, "pump cannot page what was refused");
+    pump_line_reason(line, "pump cannot page the refused memory");
   pump_line_brief(line, "out of GPU memory that pump cannot page");
 }
 

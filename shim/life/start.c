@@ -76,7 +76,7 @@ static void start(void) {
   started = ever_started = true;
   struct pump_shm *region = map_region();
   if (region == NULL) {
-    pump_give_up("no address space left for pump's tables");
+    pump_give_up("no address space left for pump's tables (raise ulimit -v)");
     return;
   }
   int devices = 0;

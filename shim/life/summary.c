@@ -62,7 +62,7 @@ static void detail_budgets(void) {
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++) {
     char least_text[32], most_text[32];
     uint64_t least, most;
-    pump_device_budgets(d, &least, &most);
+    pump_device_adopted_budgets(d, &least, &most);
     if (least == most) continue;
     pump_bytes_text(least_text, sizeof least_text, least);
     pump_bytes_text(most_text, sizeof most_text, most);
@@ -103,13 +103,13 @@ static void detail_rest(void) {
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t seen = PUMP_LOAD(&worker->operations), known = PUMP_LOAD(&worker->predicted);
   uint64_t held_ns = PUMP_LOAD(&pump_shm->shim_counters.held_ns);
-  char held[PUMP_DURATION_BYTES];
+  char waited[PUMP_DURATION_BYTES];
   if (known != 0 && seen != 0)
     pump_log(PUMP_LOG_INFO, "%.0f %% of operations predicted",
              known < seen ? 100.0 * (double)known / (double)seen : 100.0);
   if (held_ns != 0)
     pump_log(PUMP_LOG_INFO, "waited %s for its turns on the GPU (sum of all threads)",
-             pump_duration_text(held, held_ns));
+             pump_duration_text(waited, held_ns));
 }
 
 /* Reports the recording; a result that the user did not ask for is an error. The count is

@@ -7,6 +7,7 @@
  * partial file. "%p" in the name becomes the process id. Another process writes the
  * worker's counters, so they are not trusted.
  */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +20,13 @@
 #include "shim/link/link.h"
 #include "shim/memory/host.h"
 
-struct place {
+struct field {
   const char *name;
   size_t offset;
 };
 
 #define SHIM(field) {#field, offsetof(struct pump_shim_counters, field)}
-static const struct place shim_places[] = {
+static const struct field shim_fields[] = {
     SHIM(operations),
     SHIM(events_dropped),
     SHIM(extents_dropped),
@@ -57,7 +58,7 @@ static const struct place shim_places[] = {
 };
 
 #define WORKER(field) {#field, offsetof(struct pump_worker_counters, field)}
-static const struct place worker_places[] = {
+static const struct field worker_fields[] = {
     WORKER(operations),      WORKER(operations_hit),
     WORKER(blocks_used),     WORKER(blocks_hit),
     WORKER(miss_late),       WORKER(miss_unseen),
@@ -73,18 +74,18 @@ static const struct place worker_places[] = {
 };
 
 #define DEVICE(field) {#field, offsetof(struct pump_device, field)}
-static const struct place device_places[] = {
+static const struct field device_fields[] = {
     DEVICE(total_bytes),     DEVICE(free_at_start_bytes), DEVICE(budget_bytes),
     DEVICE(allocated_bytes), DEVICE(plain_bytes),
 };
 
-#define COUNT(places) (sizeof(places) / sizeof *(places))
+#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
 
-static void put(FILE *file, const void *counters, const struct place *places,
+static void put(FILE *file, const void *counters, const struct field *fields,
                 size_t count) {
   for (size_t i = 0; i < count; i++) {
-    const uint64_t *value = (const uint64_t *)((const char *)counters + places[i].offset);
-    fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", places[i].name,
+    const uint64_t *value = (const uint64_t *)((const char *)counters + fields[i].offset);
+    fprintf(file, "%s\"%s\": %llu", i == 0 ? "" : ", ", fields[i].name,
             (unsigned long long)PUMP_LOAD(value));
   }
 }
@@ -95,9 +96,9 @@ static void put_devices(FILE *file) {
     if (d >= PUMP_MAX_DEVICES) return;
     fprintf(file, "%s\n  {\"active\": %s, ", d == 0 ? "" : ",",
             PUMP_LOAD(&device->device_state) == PUMP_DEVICE_ACTIVE ? "true" : "false");
-    put(file, device, device_places, COUNT(device_places));
+    put(file, device, device_fields, COUNT(device_fields));
     uint64_t least, most;
-    pump_device_budgets(d, &least, &most);
+    pump_device_adopted_budgets(d, &least, &most);
     fprintf(file, ", \"least_budget_bytes\": %llu, \"most_budget_bytes\": %llu}",
             (unsigned long long)least, (unsigned long long)most);
   }
@@ -109,12 +110,18 @@ static void put_devices(FILE *file) {
 static void write_object(FILE *file, const char *line) {
   fprintf(file, "%s%d, \"line\": \"%s\", \"worker_losses\": %u,\n\"shim\": {", HEAD,
           (int)getpid(), line, pump_link_losses());
-  put(file, &pump_shm->shim_counters, shim_places, COUNT(shim_places));
+  put(file, &pump_shm->shim_counters, shim_fields, COUNT(shim_fields));
   fputs("},\n\"worker\": {", file);
-  put(file, &pump_shm->worker_counters, worker_places, COUNT(worker_places));
+  put(file, &pump_shm->worker_counters, worker_fields, COUNT(worker_fields));
   fputs("},\n\"devices\": [", file);
   put_devices(file);
   fputs("]}\n", file);
+}
+
+static void say_not_written(const char *path, int error) {
+  pump_log(PUMP_LOG_WARNING,
+           "PUMP_SUMMARY: cannot write %s: %s; choose a file that can be written",
+           PUMP_QUOTED(path), strerror(error));
 }
 
 void pump_summary_write(const char *line) {
@@ -135,15 +142,16 @@ void pump_summary_write(const char *line) {
   FILE *file = pump_draft(path, partial);
   struct pump_write_signals signals;
   if (file == NULL || !pump_block_write_signals(&signals)) {
+    say_not_written(path, file == NULL ? errno : EAGAIN);
     if (file != NULL) fclose(file);
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
     return;
   }
   write_object(file, line);
-  bool written = fclose(file) == 0;
+  int error = fclose(file) == 0 ? 0 : errno;
   pump_restore_write_signals(&signals);
-  if (!written || rename(partial, path) != 0) {
+  if (error == 0 && rename(partial, path) != 0) error = errno;
+  if (error != 0) {
+    say_not_written(path, error);
     unlink(partial);
-    pump_log(PUMP_LOG_WARNING, "PUMP_SUMMARY: cannot write %s", PUMP_QUOTED(path));
   }
 }

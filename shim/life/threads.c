@@ -47,7 +47,7 @@ static void threads_end(int status, void *nothing) {
   if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_for_recording();
   pump_link_stop();
   pump_claims_leave();
-  pump_log_release();
+  pump_log_write_deferred();
   pump_job_flush();
   pump_summary_print(status);
   pump_leave();
@@ -68,7 +68,7 @@ static void wait_for_recorder(void) {
     uint64_t longest_ns = answered ? PUMP_RECORDER_MOST_NS : PUMP_RECORDER_NS;
     if (pump_now_ns() - begin_ns >= longest_ns || (!answered && pump_link_unheard()))
       return;
-    pump_log_release();
+    pump_log_write_deferred();
     nanosleep(&pause, NULL);
   }
 }

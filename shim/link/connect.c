@@ -90,7 +90,7 @@ bool pump_link_unheard(void) {
  * device active: outbound threads are needed at once, not at its next operation. */
 static void ask_for_executors(uint32_t active) {
   for (uint32_t device = 0; active != 0; device++, active >>= 1)
-    if (active & 1) pump_executors_ask(device);
+    if (active & 1) pump_executors_request(device);
 }
 
 static void keep_ledger(void) {
@@ -104,7 +104,7 @@ static void keep_ledger(void) {
 /* The thread's first action. Descriptors that the call would close are not copied. */
 static void take_own_table(void) {
   if (syscall(CLOSE_RANGE_CALL, 0u, ~0u, CLOSE_RANGE_OWN_TABLE) != 0) return;
-  pump_log_keep();
+  pump_log_defer();
   /* A sanitizer or the C library may write to descriptor 2, whatever it is. */
   for (int i = 0; i < 3 && open("/dev/null", O_RDWR | O_CLOEXEC) == i; i++) continue;
 }
@@ -214,12 +214,12 @@ static bool receive_welcome(struct pump_welcome *welcome, int *memory) {
 
 /* ---- asking for a pumpd ------------------------------------------------------- */
 
-bool pump_link_runtime_folder(char *path, size_t room) {
+bool pump_link_runtime_folder(char *path, size_t capacity) {
   const char *session = getenv("XDG_RUNTIME_DIR");
   int length = session != NULL && session[0] == '/'
-                   ? snprintf(path, room, "%s", session)
-                   : snprintf(path, room, "/run/user/%u", (unsigned)geteuid());
-  return length > 0 && (size_t)length < room;
+                   ? snprintf(path, capacity, "%s", session)
+                   : snprintf(path, capacity, "/run/user/%u", (unsigned)geteuid());
+  return length > 0 && (size_t)length < capacity;
 }
 
 static bool find_activator(char path[PATH_BYTES]) {
@@ -379,11 +379,12 @@ static void say_end(enum end end, uint64_t waited_ns) {
     if (waited_ns < PUMP_SILENCE_NS) break; /* it may only be full at the moment */
     pump_log_once(&said[REFUSED], PUMP_LOG_WARNING,
                   "pumpd refused this process, which runs on demand paging (the reason is "
-                  "in pumpd's log)");
+                  "in pumpd's log: pump-run --log-file FILE)");
     break;
   case BAD_MEMORY:
     pump_log_once(&said[BAD_MEMORY], PUMP_LOG_WARNING,
-                  "pumpd sent unusable shared memory: the job runs on demand paging");
+                  "pumpd sent unusable shared memory (install pump again): the job runs on "
+                  "demand paging");
     break;
   case NO_ADDRESS_SPACE:
     pump_log_once(&said[NO_ADDRESS_SPACE], PUMP_LOG_WARNING,
@@ -426,7 +427,7 @@ static uint64_t pause_after_worker(uint64_t *young_ns, uint64_t served_ns) {
   if (pause_ns == PUMP_YOUNG_BACKOFF_MAX_NS)
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "pumpd's workers for this process keep crashing, so it mostly runs on "
-                  "demand paging (the reason is in pumpd's log)");
+                  "demand paging (see pumpd's log: pump-run --log-file FILE)");
   return pause_ns;
 }
 
@@ -493,7 +494,7 @@ void pump_link_stop(void) {
 
 void pump_link_fork_child(void) {
   /* The child's copy of the socket would keep the worker from noticing our end. */
-  if (!pump_log_is_apart()) drop_socket();
+  if (!pump_log_is_deferring()) drop_socket();
   memset(&link_state, 0, sizeof link_state);
   link_state.socket_number = -1;
 }

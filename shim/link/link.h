@@ -20,7 +20,7 @@ bool pump_link_trusts(int number, const char *path);
 void pump_link_start(void);
 
 /* Writes $XDG_RUNTIME_DIR, or else the default, to `path`; false if it is too long. */
-bool pump_link_runtime_folder(char *path, size_t room);
+bool pump_link_runtime_folder(char *path, size_t capacity);
 /* Returns whether this user's manager listens for requests for a pumpd (pump enable).
  * Does not wait. */
 bool pump_link_activates(void);

@@ -24,16 +24,16 @@ static bool read_sound(int file, struct claims_entry *entry) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, entry, sizeof *entry, 0) == (ssize_t)sizeof *entry &&
         entry->magic == CLAIMS_ENTRY_MAGIC && entry->level_count <= PUMP_HOST_LEVELS &&
-        entry->check == claims_check(entry))
+        entry->check == claims_checksum_entry(entry))
       return true;
   return false;
 }
 
-static bool read_sound_cards(int file, struct claims_cards *cards) {
+static bool read_sound_gpus(int file, struct claims_gpus *gpus) {
   for (int tries = 0; tries < 3; tries++)
-    if (pread(file, cards, sizeof *cards, sizeof(struct claims_entry)) ==
-            (ssize_t)sizeof *cards &&
-        cards->magic == CLAIMS_CARDS_MAGIC && cards->check == claims_check_cards(cards))
+    if (pread(file, gpus, sizeof *gpus, sizeof(struct claims_entry)) ==
+            (ssize_t)sizeof *gpus &&
+        gpus->magic == CLAIMS_GPUS_MAGIC && gpus->check == claims_checksum_gpus(gpus))
       return true;
   return false;
 }
@@ -41,15 +41,15 @@ static bool read_sound_cards(int file, struct claims_cards *cards) {
 static bool read_sound_job(int file, struct claims_job *job) {
   for (int tries = 0; tries < 3; tries++)
     if (pread(file, job, sizeof *job, CLAIMS_JOB_OFFSET) == (ssize_t)sizeof *job &&
-        job->magic == CLAIMS_JOB_MAGIC && job->check == claims_check_job(job))
+        job->magic == CLAIMS_JOB_MAGIC && job->check == claims_checksum_job(job))
       return true;
   return false;
 }
 
 static void add(struct pump_claims *c, const struct claims_entry *entry,
                 uint64_t first_bytes, uid_t user) {
-  uint64_t room = UINT64_MAX / 4 - c->bytes; /* false entries must not overflow sums */
-  uint64_t bytes = entry->claimed_bytes < room ? entry->claimed_bytes : room;
+  uint64_t most = UINT64_MAX / 4 - c->bytes; /* false entries must not overflow sums */
+  uint64_t bytes = entry->claimed_bytes < most ? entry->claimed_bytes : most;
   uint64_t pending = entry->pending_bytes < bytes ? entry->pending_bytes : bytes;
   c->bytes += bytes;
   c->pending_bytes += pending;
@@ -120,22 +120,22 @@ static void visit_job(const struct visit *visit, const struct claims_entry *entr
 
 static void visit_claims(const struct visit *visit, int file, uid_t user) {
   struct claims_entry entry;
-  if (!read_sound(file, &entry) || entry.claimed_bytes == 0 || !claims_entry_lives(file))
+  if (!read_sound(file, &entry) || entry.claimed_bytes == 0 || !claims_entry_is_alive(file))
     return;
   count(&entry, user, visit->host, visit->claims);
   visit_job(visit, &entry, file, user);
 }
 
-static void visit_cards(const struct visit *visit, int file) {
-  struct claims_cards cards;
+static void visit_gpus(const struct visit *visit, int file) {
+  struct claims_gpus gpus;
   struct pump_neighbours *to = visit->neighbours;
-  if (!read_sound_cards(file, &cards) || !claims_entry_lives(file)) return;
+  if (!read_sound_gpus(file, &gpus) || !claims_entry_is_alive(file)) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES && to->count < PUMP_NEIGHBOURS_MOST; i++)
-    if (cards.cards[i].found_bytes != 0) to->cards[to->count++] = cards.cards[i];
+    if (gpus.gpus[i].found_bytes != 0) to->gpus[to->count++] = gpus.gpus[i];
 }
 
 /* Visits one entry. Returns -errno only if descriptors or memory are short, else 0. */
-static int visit_entry(int where, int slot, uid_t user, const struct claims_place *mine,
+static int visit_entry(int where, int slot, uid_t user, const struct claims_location *mine,
                        const struct visit *visit) {
   char name[16];
   snprintf(name, sizeof name, "%d", slot);
@@ -147,7 +147,7 @@ static int visit_entry(int where, int slot, uid_t user, const struct claims_plac
     if (visit->claims != NULL)
       visit_claims(visit, file, user);
     else
-      visit_cards(visit, file);
+      visit_gpus(visit, file);
   }
   close(file);
   return 0;
@@ -177,7 +177,7 @@ static void find_slots(DIR *files, bool slots[CLAIMS_SLOTS]) {
 }
 
 static int visit_user(int where, const char *name, uid_t user,
-                      const struct claims_place *mine, const struct visit *visit) {
+                      const struct claims_location *mine, const struct visit *visit) {
   int number =
       openat(where, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (number < 0) return pump_is_shortage(errno) ? -errno : 0;
@@ -204,7 +204,7 @@ static int visit_all(const struct visit *visit) {
   DIR *users = opendir(where);
   if (users == NULL) return -errno;
   const struct dirent *each;
-  const struct claims_place mine = claims_own_place();
+  const struct claims_location mine = claims_own_location();
   int error = 0, left = USERS_MOST;
   while (error == 0 && (each = readdir(users)) != NULL) {
     unsigned long user;
@@ -229,6 +229,6 @@ int pump_claims_read(const struct pump_host_memory *host,
       &(struct visit){.host = host, .claims = claims, .job = job, .devices = &devices});
 }
 
-int pump_claims_cards(struct pump_neighbours *neighbours) {
+int pump_claims_read_gpus(struct pump_neighbours *neighbours) {
   return visit_all(&(struct visit){.neighbours = neighbours});
 }

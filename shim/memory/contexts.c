@@ -34,12 +34,12 @@ int pump_context_device(CUcontext context, uint32_t *index) {
   return -1;
 }
 
-CUcontext pump_context_at(uint32_t index, uint32_t device) {
+CUcontext pump_context_by_index(uint32_t index, uint32_t device) {
   CUcontext context = __atomic_load_n(&contexts[index].context, __ATOMIC_ACQUIRE);
   return PUMP_LOAD(&contexts[index].device) == (CUdevice)device ? context : NULL;
 }
 
-void pump_context_seen(CUdevice device, CUcontext context) {
+void pump_context_note(CUdevice device, CUcontext context) {
   if (context == NULL || device < 0 || device >= PUMP_MAX_DEVICES) return;
   if (pump_context_device(context, NULL) == device) return;
   int saved = errno;
@@ -60,16 +60,16 @@ void pump_context_seen(CUdevice device, CUcontext context) {
   errno = saved;
 }
 
-CUcontext pump_context_on(uint32_t device) {
+CUcontext pump_context_of_device(uint32_t device) {
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
-    CUcontext context = pump_context_at(i, device);
+    CUcontext context = pump_context_by_index(i, device);
     if (context != NULL) return context;
   }
   return NULL;
 }
 
-uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
-                           CUcontext ended[PUMP_MAX_CONTEXTS]) {
+uint32_t pump_contexts_remove(CUcontext context, CUdevice *device,
+                              CUcontext ended[PUMP_MAX_CONTEXTS]) {
   uint32_t count = 0;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < PUMP_MAX_CONTEXTS; i++) {
@@ -96,7 +96,7 @@ int pump_current_device(CUcontext *context) {
   bool ready = pump_device_prepare(device);
   if (ready) {
     pump_enter();
-    pump_context_seen(device, current);
+    pump_context_note(device, current);
     pump_leave();
     noted.context = current;
     noted.epoch = now;
@@ -162,7 +162,7 @@ static CUcontext known_context(void) {
     if (context != NULL && !primary_is_active(i)) context = NULL;
   }
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES && context == NULL; i++)
-    context = pump_context_on(i);
+    context = pump_context_of_device(i);
   return context;
 }
 
@@ -179,7 +179,7 @@ void pump_context_return(bool borrowed) {
   if (borrowed) pump_real.cuCtxSetCurrent(NULL);
 }
 
-CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown) {
+CUcontext pump_primary_that_may_end(CUdevice device, bool reset, bool *unknown) {
   *unknown = false;
   if (!in_bounds(device)) return NULL;
   pthread_mutex_lock(&primary_lock);
@@ -190,7 +190,7 @@ CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown) {
   return context;
 }
 
-bool pump_primary_over(CUdevice device, bool reset) {
+bool pump_primary_has_ended(CUdevice device, bool reset) {
   if (!in_bounds(device)) return false;
   pthread_mutex_lock(&primary_lock);
   if (!reset && primaries[device].retained > 0) primaries[device].retained--;

@@ -41,11 +41,11 @@ static struct device {
   uint32_t neighbours;  /* other processes under pump on the same GPU */
   uint64_t asked_bytes; /* requested budget; UINT64_MAX: none */
   uint64_t most_bytes;  /* budget without a request: all free memory, or a share */
-  uint64_t card_bytes;  /* requests of this size or more count as none */
+  uint64_t gpu_bytes;   /* requests of this size or more count as none */
   uint64_t bound_bytes; /* largest budget that the administrator allows */
   uint64_t budget_bytes, allocated_bytes, plain_bytes;
-  uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_budgets */
-  uint64_t left_bytes;                              /* see pump_device_left */
+  uint64_t least_adopted_bytes, most_adopted_bytes; /* see pump_device_adopted_budgets */
+  uint64_t left_bytes;                              /* see pump_device_add_left_bytes */
   bool active;
   bool reports; /* active, or recorded: its operations are reported */
 } devices[PUMP_MAX_DEVICES];
@@ -116,6 +116,7 @@ static void begin_reports(uint32_t index) {
 
 /* Requires pump_range_lock. */
 static void become_active(uint32_t index) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the devices");
   if (devices[index].active) return;
   devices[index].active = true;
   PUMP_STORE(&pump_shm->devices[index].device_state, PUMP_DEVICE_ACTIVE);
@@ -132,7 +133,7 @@ static void activate_if_full(uint32_t index) {
 
 /* Returns the budget for a request (UINT64_MAX: no request). Requires pump_range_lock. */
 static uint64_t budget_for(const struct device *d, uint64_t asked) {
-  if (asked >= d->card_bytes) asked = d->most_bytes;
+  if (asked >= d->gpu_bytes) asked = d->most_bytes;
   return asked < d->bound_bytes ? asked : d->bound_bytes;
 }
 
@@ -150,6 +151,7 @@ static bool drains(uint32_t index, uint64_t asked) {
 
 /* Requires pump_range_lock. */
 static void set_budget(struct device *d, struct pump_device *shared, uint64_t asked) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the budgets");
   d->asked_bytes = asked;
   uint64_t budget = budget_for(d, asked);
   d->budget_bytes = whole_blocks(budget);
@@ -177,7 +179,7 @@ static bool adopt_budget(uint32_t index) {
   return true;
 }
 
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   pthread_mutex_lock(&pump_range_lock);
   *least = devices[device].least_adopted_bytes;
   *most = devices[device].most_adopted_bytes;
@@ -187,11 +189,11 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
 /* Requires pump_range_lock. */
 static void set_most(struct device *d, const struct pump_neighbours *neighbours) {
   uint64_t found;
-  d->neighbours = pump_neighbours_on(neighbours, d->uuid, &found);
+  d->neighbours = pump_neighbours_count(neighbours, d->uuid, &found);
   if (found > d->total_bytes) found = d->total_bytes;
   if (found > d->found_bytes) d->found_bytes = found;
   uint64_t whole = without_reserve(d->found_bytes);
-  uint64_t share = pump_neighbours_leave(neighbours, d->uuid, whole);
+  uint64_t share = pump_neighbours_share(neighbours, d->uuid, whole);
   uint64_t least = whole < least_bytes ? whole : least_bytes;
   d->most_bytes = share > least ? share : least;
 }
@@ -201,17 +203,17 @@ static void notify(void) {
   pump_wake(&pump_shm->header.worker_asleep, &pump_shm->header.worker_wakes);
 }
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu) {
   const struct device *d = &devices[device];
   pthread_mutex_lock(&pump_range_lock);
   bool ready = d->state == READY;
   if (ready) {
-    memcpy(card->uuid, d->uuid, sizeof card->uuid);
-    card->found_bytes = d->found_bytes;
-    card->plain_bytes = d->plain_bytes;
-    card->need_bytes = d->allocated_bytes + d->plain_bytes;
-    if (d->asked_bytes < d->card_bytes && card->need_bytes > d->budget_bytes)
-      card->need_bytes = d->budget_bytes;
+    memcpy(gpu->uuid, d->uuid, sizeof gpu->uuid);
+    gpu->found_bytes = d->found_bytes;
+    gpu->plain_bytes = d->plain_bytes;
+    gpu->need_bytes = d->allocated_bytes + d->plain_bytes;
+    if (d->asked_bytes < d->gpu_bytes && gpu->need_bytes > d->budget_bytes)
+      gpu->need_bytes = d->budget_bytes;
   }
   pthread_mutex_unlock(&pump_range_lock);
   return ready;
@@ -245,7 +247,7 @@ uint32_t pump_device_adopt_budgets(void) {
   bool adopted = false;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     const struct pump_device *shared = &pump_shm->devices[i];
-    pump_hold(i, PUMP_LOAD(&shared->held_until_ns));
+    pump_hold_set(i, PUMP_LOAD(&shared->held_until_ns));
     if (PUMP_LOAD(&shared->asked_budget_bytes) !=
         PUMP_LOAD(&shared->adopted_budget_bytes)) {
       pthread_mutex_lock(&pump_range_lock);
@@ -260,8 +262,12 @@ uint32_t pump_device_adopt_budgets(void) {
   return active;
 }
 
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   struct device *d = &devices[device];
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the numbers");
+  PUMP_ASSERT((int64_t)d->allocated_bytes + range_bytes >= 0 &&
+                  (int64_t)d->plain_bytes + plain_bytes >= 0,
+              "only live memory ends");
   d->allocated_bytes += (uint64_t)range_bytes;
   d->plain_bytes += (uint64_t)plain_bytes;
   live_bytes += (uint64_t)range_bytes;
@@ -274,7 +280,7 @@ void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_byt
   activate_if_full(device);
 }
 
-void pump_device_left(uint32_t device, int64_t bytes) {
+void pump_device_add_left_bytes(uint32_t device, int64_t bytes) {
   pthread_mutex_lock(&pump_range_lock);
   devices[device].left_bytes += (uint64_t)bytes;
   pthread_mutex_unlock(&pump_range_lock);
@@ -316,7 +322,7 @@ static void prepare(CUdevice device) {
   copy_uuid(device, uuid);
   bool converts = device_converts(device);
   struct pump_neighbours neighbours;
-  pump_neighbours_look(&neighbours); /* may be incomplete at first */
+  pump_neighbours_read(&neighbours); /* may be incomplete at first */
   uint64_t asked = first_budget(device, total_bytes);
   uint64_t bound = bound_budget(device, total_bytes, asked);
   const char *always = getenv("PUMP_ACTIVE");
@@ -326,7 +332,7 @@ static void prepare(CUdevice device) {
   d->found_bytes = free_bytes;
   memcpy(d->uuid, uuid, sizeof uuid);
   set_most(d, &neighbours);
-  d->card_bytes = without_reserve(total_bytes);
+  d->gpu_bytes = without_reserve(total_bytes);
   d->bound_bytes = bound;
   memcpy(shared->uuid, uuid, sizeof uuid);
   PUMP_STORE(&shared->total_bytes, total_bytes);
@@ -383,11 +389,11 @@ static bool reports_limit(void) {
   return answer == 2;
 }
 
-void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
-                        size_t *total_bytes) {
+void pump_device_answer_memory_info(uint32_t device, uint64_t idle_bytes,
+                                    size_t *free_bytes, size_t *total_bytes) {
   if (reports_limit() && PUMP_LOAD(&devices[device].converts)) {
     uint64_t left, whole;
-    pump_limit_room(&left, &whole);
+    pump_limit_read(&left, &whole);
     left = left + idle_bytes < whole ? left + idle_bytes : whole;
     if (total_bytes != NULL && whole > *total_bytes && whole != UINT64_MAX)
       *total_bytes = whole;

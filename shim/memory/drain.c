@@ -55,13 +55,14 @@ bool pump_drain_lasts(void) {
   return false;
 }
 
-void pump_drain_waits(void) {
+void pump_drain_enter(void) {
   PUMP_ADD(&drain.waiting, 1);
 }
 
-void pump_drain_waited(bool executed) {
+void pump_drain_leave(bool executed) {
   uint64_t now_ns = pump_now_ns();
   PUMP_STORE(&drain.waited_ns, now_ns);
+  PUMP_ASSERT(PUMP_LOAD(&drain.waiting) != 0, "waiting threads are counted");
   bool last = PUMP_ADD(&drain.waiting, UINT32_MAX) == 1;
   if (executed && last && now_ns >= PUMP_LOAD(&drain.began_ns) + DRAIN_LEAST_NS)
     PUMP_STORE(&pump_drain_until_ns, 0);
@@ -74,7 +75,7 @@ static void publish(uint32_t device) {
   PUMP_STORE(&pump_shm->devices[device].held_threads, PUMP_LOAD(&holds[device].waiting));
 }
 
-void pump_hold(uint32_t device, uint64_t until_ns) {
+void pump_hold_set(uint32_t device, uint64_t until_ns) {
   uint64_t now_ns = pump_now_ns(), latest_ns = 0;
   bool held = PUMP_LOAD(&holds[device].until_ns) > now_ns;
   if (until_ns != holds[device].asked_ns) { /* repeating a value renews nothing */
@@ -90,13 +91,14 @@ void pump_hold(uint32_t device, uint64_t until_ns) {
   publish(device);
 }
 
-void pump_hold_waits(uint32_t device) {
+void pump_hold_enter(uint32_t device) {
   PUMP_ADD(&holds[device].waiting, 1);
   publish(device);
 }
 
-void pump_hold_waited(uint32_t device, uint64_t waited_ns) {
+void pump_hold_leave(uint32_t device, uint64_t waited_ns) {
   PUMP_ADD(&pump_shm->shim_counters.held_ns, waited_ns);
+  PUMP_ASSERT(PUMP_LOAD(&holds[device].waiting) != 0, "waiting threads are counted");
   PUMP_ADD(&holds[device].waiting, UINT32_MAX);
   publish(device);
 }

@@ -29,7 +29,7 @@ static void count(uint32_t device) {
   if (change == 0) return;
   counted_bytes[device] = bytes;
   pthread_mutex_lock(&pump_range_lock);
-  pump_device_account(device, 0, change);
+  pump_device_add_bytes(device, 0, change);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -44,7 +44,7 @@ void pump_graph_memory_count(CUdevice device) {
   errno = saved;
 }
 
-void pump_graph_memory_look(void) {
+void pump_graph_memory_refresh(void) {
   int saved = errno;
   pump_graph_memory_count(pump_current_device(NULL));
   errno = saved;

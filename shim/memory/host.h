@@ -11,7 +11,7 @@
 /* ---- host memory (host_memory.c) -------------------------------------- */
 
 /* Reads a whole small file as text; -errno if it cannot be read or is empty. */
-int pump_text_read(const char *path, char *text, size_t room);
+int pump_text_read(const char *path, char *text, size_t capacity);
 
 /* A level of host memory: the machine, or a cgroup with a limit. */
 struct pump_host_level {
@@ -42,7 +42,7 @@ static inline bool pump_is_shortage(int error) {
 #define PUMP_NEIGHBOURS_MOST 256 /* further ones count as absent */
 
 /* A GPU, as a process under pump publishes it. */
-struct pump_card {
+struct pump_gpu_use {
   uint8_t uuid[16];
   uint64_t found_bytes; /* free before any process under pump used it, as far as known */
   uint64_t plain_bytes; /* device memory of the process that cannot be evicted */
@@ -52,18 +52,18 @@ struct pump_card {
 /* GPUs of other processes, according to the ledger. */
 struct pump_neighbours {
   uint32_t count;
-  struct pump_card cards[PUMP_NEIGHBOURS_MOST];
+  struct pump_gpu_use gpus[PUMP_NEIGHBOURS_MOST];
 };
 /* Reads the GPUs of other processes; -errno if some could not be read. */
-int pump_neighbours_look(struct pump_neighbours *neighbours);
+int pump_neighbours_read(struct pump_neighbours *neighbours);
 
 /* Counts the neighbours on the GPU; `*found_bytes` becomes their largest found_bytes. */
-uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
-                            const uint8_t uuid[16], uint64_t *found_bytes);
+uint32_t pump_neighbours_count(const struct pump_neighbours *neighbours,
+                               const uint8_t uuid[16], uint64_t *found_bytes);
 
 /* Returns this process's part of `bytes` of the GPU, if it needs all that it can get.
  * Each other process gets what it needs, but no more than an equal share. */
-uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
+uint64_t pump_neighbours_share(const struct pump_neighbours *neighbours,
                                const uint8_t uuid[16], uint64_t bytes);
 
 /* ---- claims of other processes (host_claims.c) -------------------------------- */
@@ -116,9 +116,9 @@ void pump_claims_leave(void);
 void pump_claims_fork_child(void);
 
 /* Publishes what this process has on its GPUs; 0 or -errno. Called by the link thread. */
-int pump_claims_publish(const struct pump_card *cards, uint32_t count);
+int pump_claims_publish(const struct pump_gpu_use *gpus, uint32_t count);
 /* Adds the GPUs of other processes. Returns -errno if some could not be read. */
-int pump_claims_cards(struct pump_neighbours *neighbours);
+int pump_claims_read_gpus(struct pump_neighbours *neighbours);
 
 /* Publishes this process's claim on host memory again if its ledger entry is new
  * (`fresh`), the claim is larger than needed, or this process has become active or

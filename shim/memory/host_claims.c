@@ -22,7 +22,7 @@
  * lock when the last descriptor of that open file is closed. The link thread keeps it in
  * its own table of descriptors (link/connect.c). So the program cannot close it, a forked
  * child has no copy, an exec ends it, and pid namespaces do not matter. Others can open
- * an entry only for reading, so they can place only read locks. These cannot make a dead
+ * an entry only for reading, so they can set only read locks. These cannot make a dead
  * entry look alive, because the query asks for conflicts with a read lock. They cannot
  * block the write lock either, because it is placed before others can open the file.
  */
@@ -41,7 +41,7 @@
 #define FIRST_SLOT_NS 200000000u /* how long the first claim waits for the link thread */
 #define TURN_TRIES 9             /* for the user's lock: the last after half a second */
 
-static struct claims_place own;
+static struct claims_location own;
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 static int keeper = -1;      /* descriptor that holds the own entry's lock (link thread) */
 static uint32_t looked;      /* futex: the link thread has tried to create an entry */
@@ -56,15 +56,15 @@ static uint64_t hash_of(const void *begin, const void *end) {
   return hash;
 }
 
-uint64_t claims_check(const struct claims_entry *entry) {
+uint64_t claims_checksum_entry(const struct claims_entry *entry) {
   return hash_of(&entry->pid, entry + 1);
 }
 
-uint64_t claims_check_cards(const struct claims_cards *cards) {
-  return hash_of(cards->cards, cards + 1);
+uint64_t claims_checksum_gpus(const struct claims_gpus *gpus) {
+  return hash_of(gpus->gpus, gpus + 1);
 }
 
-uint64_t claims_check_job(const struct claims_job *job) {
+uint64_t claims_checksum_job(const struct claims_job *job) {
   return hash_of(&job->job, job + 1);
 }
 
@@ -100,27 +100,27 @@ const char *claims_folder(void) {
   return pump_claims_exist() ? ledger : NULL;
 }
 
-struct claims_place claims_own_place(void) {
+struct claims_location claims_own_location(void) {
   pthread_mutex_lock(&own_lock);
-  struct claims_place place = own;
+  struct claims_location location = own;
   pthread_mutex_unlock(&own_lock);
-  return place;
+  return location;
 }
 
-static void set_place(const struct claims_place *place) {
+static void set_location(const struct claims_location *location) {
   pthread_mutex_lock(&own_lock);
-  own = *place;
+  own = *location;
   pthread_mutex_unlock(&own_lock);
 }
 
-bool claims_is_at(const struct claims_place *place, const struct stat *status) {
-  return status->st_dev == place->device && status->st_ino == place->inode;
+bool claims_is_at(const struct claims_location *location, const struct stat *status) {
+  return status->st_dev == location->device && status->st_ino == location->inode;
 }
 
 /* ---- whether an entry is alive ------------------------------------------------- */
 
 /* Returns whether there is a write lock on the entry; true if the query fails. */
-bool claims_entry_lives(int file) {
+bool claims_entry_is_alive(int file) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
   return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
@@ -183,7 +183,7 @@ static bool is_at_name(int where, const char *name, int file) {
  * entry must not remove another's new entry. Other users cannot open the locked file. The
  * lock counts only if the file still has its name, because a process that found another
  * user's file there may have removed it. Returns a descriptor to close, or -errno. */
-static int take_turn(int where) {
+static int lock_folder(int where) {
   int error = -EAGAIN;
   for (uint32_t tries = 0; tries <= TURN_TRIES; tries++) {
     if (!is_own(where, "turn") && errno != ENOENT) free_name(where, "turn");
@@ -207,7 +207,7 @@ static int free_slot(int where) {
     char name[16];
     snprintf(name, sizeof name, "%d", slot);
     int file = openat(where, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool alive = file >= 0 ? claims_entry_lives(file) : pump_is_shortage(errno);
+    bool alive = file >= 0 ? claims_entry_is_alive(file) : pump_is_shortage(errno);
     if (file >= 0) close(file);
     bool taken = alive && is_own(where, name);
     if (taken || !free_name(where, name)) continue;
@@ -250,26 +250,26 @@ static int moved_up(int file) {
   return high;
 }
 
-static bool keeps(const struct claims_place *place) {
+static bool has_lock_of(const struct claims_location *location) {
   struct stat status;
-  return keeper >= 0 && fstat(keeper, &status) == 0 && claims_is_at(place, &status);
+  return keeper >= 0 && fstat(keeper, &status) == 0 && claims_is_at(location, &status);
 }
 
-static int enter(const char *where, struct claims_place *place) {
-  place->user = geteuid();
-  int slot = -1, own_folder = open_own_folder(where, place->user);
+static int create_entry(const char *where, struct claims_location *location) {
+  location->user = geteuid();
+  int slot = -1, own_folder = open_own_folder(where, location->user);
   if (own_folder < 0) return own_folder;
-  int turn = take_turn(own_folder);
-  int file = turn < 0 ? turn : make_entry(own_folder, &slot);
+  int folder_lock = lock_folder(own_folder);
+  int file = folder_lock < 0 ? folder_lock : make_entry(own_folder, &slot);
   struct stat status;
   if (file >= 0 && fstat(file, &status) == 0) {
-    place->device = status.st_dev;
-    place->inode = status.st_ino;
-    snprintf(place->path, sizeof place->path, "%.480s/%u/%d", where, (unsigned)place->user,
-             slot);
+    location->device = status.st_dev;
+    location->inode = status.st_ino;
+    snprintf(location->path, sizeof location->path, "%.480s/%u/%d", where,
+             (unsigned)location->user, slot);
     keeper = moved_up(file);
   }
-  if (turn >= 0) close(turn);
+  if (folder_lock >= 0) close(folder_lock);
   close(own_folder);
   return file < 0 ? file : 0;
 }
@@ -277,18 +277,19 @@ static int enter(const char *where, struct claims_place *place) {
 bool pump_claims_keep(void) {
   const char *where = claims_folder();
   if (where == NULL || PUMP_LOAD(&leaving) != 0) return false;
-  struct claims_place place = claims_own_place();
+  struct claims_location location = claims_own_location();
   struct stat status;
-  if (place.path[0] != '\0') {
-    if (keeps(&place) && place.user == geteuid() && lstat(place.path, &status) == 0 &&
-        claims_is_at(&place, &status))
+  if (location.path[0] != '\0') {
+    if (has_lock_of(&location) && location.user == geteuid() &&
+        lstat(location.path, &status) == 0 && claims_is_at(&location, &status))
       return false;
-    if (keeps(&place)) close(keeper); /* removed, or the program has changed its user */
+    if (has_lock_of(&location))
+      close(keeper); /* removed, or the program has changed its user */
   }
   keeper = -1;
-  place.path[0] = '\0';
-  int error = enter(where, &place);
-  set_place(&place);
+  location.path[0] = '\0';
+  int error = create_entry(where, &location);
+  set_location(&location);
   PUMP_STORE(&own_failure, (uint32_t)-error);
   PUMP_STORE_RELEASE(&looked, 1);
   pump_futex_wake(&looked);
@@ -322,16 +323,16 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) /* the process has just started */
     pump_futex_sleep(&looked, 0, FIRST_SLOT_NS);
   if (PUMP_LOAD_ACQUIRE(&looked) == 0) return -ETIMEDOUT;
-  struct claims_place place = claims_own_place();
-  if (place.path[0] == '\0') {
+  struct claims_location location = claims_own_location();
+  if (location.path[0] == '\0') {
     int failure = (int)PUMP_LOAD(&own_failure);
     return failure != 0 ? -failure : -ENOENT;
   }
-  int file = open(place.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  int file = open(location.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return -errno;
   struct stat status;
   struct pump_write_signals signals;
-  int error = fstat(file, &status) == 0 && claims_is_at(&place, &status) ? 0 : -ESTALE;
+  int error = fstat(file, &status) == 0 && claims_is_at(&location, &status) ? 0 : -ESTALE;
   if (error == 0 && pump_block_write_signals(&signals)) {
     errno = ENOSPC;
     error = pwrite(file, data, bytes, offset) == (ssize_t)bytes ? 0 : -errno;
@@ -344,9 +345,9 @@ static int write_own(const void *data, size_t bytes, off_t offset) {
 void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]) {
   memset(devices, 0, PUMP_MAX_DEVICES * sizeof *devices);
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
-    struct pump_card card;
-    if (!pump_device_card(i, &card)) continue;
-    memcpy(devices[i].uuid, card.uuid, sizeof card.uuid);
+    struct pump_gpu_use gpu;
+    if (!pump_device_read_use(i, &gpu)) continue;
+    memcpy(devices[i].uuid, gpu.uuid, sizeof gpu.uuid);
     devices[i].total_bytes = PUMP_LOAD(&pump_shm->devices[i].total_bytes);
   }
 }
@@ -356,7 +357,7 @@ static int write_job(const struct pump_host_memory *first) {
   if (own_job == 0) return 0;
   mine.first_bytes = first->headroom_bytes;
   claims_own_devices(mine.devices);
-  mine.check = claims_check_job(&mine);
+  mine.check = claims_checksum_job(&mine);
   return write_own(&mine, sizeof mine, CLAIMS_JOB_OFFSET);
 }
 
@@ -382,36 +383,35 @@ int pump_claims_write(uint64_t claimed_bytes, uint64_t pending_bytes, bool activ
     entry.levels[i].id = first->levels[i].id;
     entry.levels[i].first_bytes = first->levels[i].headroom_bytes;
   }
-  entry.check = claims_check(&entry);
+  entry.check = claims_checksum_entry(&entry);
   int error = write_job(first); /* before the claim, which needs it */
   if (error == 0) error = write_own(&entry, sizeof entry, 0);
   if (error != 0) complain(where, -error);
   return error;
 }
 
-int pump_claims_publish(const struct pump_card *own_cards, uint32_t count) {
-  struct claims_cards cards = {.magic = CLAIMS_CARDS_MAGIC};
+int pump_claims_publish(const struct pump_gpu_use *own_gpus, uint32_t count) {
+  struct claims_gpus gpus = {.magic = CLAIMS_GPUS_MAGIC};
   if (PUMP_LOAD(&leaving) != 0 || claims_folder() == NULL) return 0;
-  memcpy(cards.cards, own_cards, count * sizeof *own_cards);
-  cards.check = claims_check_cards(&cards);
-  return write_own(&cards, sizeof cards, sizeof(struct claims_entry));
+  memcpy(gpus.gpus, own_gpus, count * sizeof *own_gpus);
+  gpus.check = claims_checksum_gpus(&gpus);
+  return write_own(&gpus, sizeof gpus, sizeof(struct claims_entry));
 }
 
-/* ---- end and fork ---------------------------------------------------------------------
- */
+/* ---- end and fork ---------------------------------------------------------------- */
 
 void pump_claims_leave(void) {
   PUMP_STORE(&leaving, 1);
-  struct claims_place place = claims_own_place();
+  struct claims_location location = claims_own_location();
   struct stat status;
-  if (place.path[0] != '\0' && lstat(place.path, &status) == 0 &&
-      claims_is_at(&place, &status))
-    unlink(place.path);
+  if (location.path[0] != '\0' && lstat(location.path, &status) == 0 &&
+      claims_is_at(&location, &status))
+    unlink(location.path);
 }
 
 void pump_claims_fork_child(void) {
   /* A copy of this descriptor would keep the claim alive after the parent's end. */
-  if (!pump_log_is_apart() && keeps(&own)) close(keeper);
+  if (!pump_log_is_deferring() && has_lock_of(&own)) close(keeper);
   keeper = -1;
   memset(&own, 0, sizeof own);
   pthread_mutex_init(&own_lock, NULL);

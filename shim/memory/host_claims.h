@@ -11,7 +11,7 @@
 #define CLAIMS_SLOTS 256 /* processes of a user that can have entries */
 #define CLAIMS_PATH_BYTES 512
 #define CLAIMS_ENTRY_MAGIC 0x324c504d55500001ull
-#define CLAIMS_CARDS_MAGIC 0x324c504d55500002ull
+#define CLAIMS_GPUS_MAGIC 0x324c504d55500002ull
 #define CLAIMS_JOB_MAGIC 0x324c504d55500003ull
 
 struct claims_entry {
@@ -27,10 +27,10 @@ struct claims_entry {
 };
 
 /* GPUs, after the entry in the same file. Older versions neither write nor read them. */
-struct claims_cards {
+struct claims_gpus {
   uint64_t magic;
   uint64_t check; /* checksum of all that follows */
-  struct pump_card cards[PUMP_MAX_DEVICES];
+  struct pump_gpu_use gpus[PUMP_MAX_DEVICES];
 };
 
 /* The job, after the GPUs: whose limit the claim counts against, and what multiples and
@@ -45,11 +45,11 @@ struct claims_job {
     uint64_t total_bytes; /* 0: no device */
   } devices[PUMP_MAX_DEVICES];
 };
-#define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_cards))
+#define CLAIMS_JOB_OFFSET (sizeof(struct claims_entry) + sizeof(struct claims_gpus))
 
 /* Location of this process's entry; path "": none. Written by the link thread under
  * `own_lock`, never held over a system call. A forked child starts without an entry. */
-struct claims_place {
+struct claims_location {
   char path[CLAIMS_PATH_BYTES];
   dev_t device;
   ino_t inode;
@@ -57,21 +57,21 @@ struct claims_place {
 };
 
 /* Returns the checksum of everything after the field `check`. */
-uint64_t claims_check(const struct claims_entry *entry);
-uint64_t claims_check_cards(const struct claims_cards *cards);
-uint64_t claims_check_job(const struct claims_job *job);
+uint64_t claims_checksum_entry(const struct claims_entry *entry);
+uint64_t claims_checksum_gpus(const struct claims_gpus *gpus);
+uint64_t claims_checksum_job(const struct claims_job *job);
 
 /* Fills in the devices that this process uses. */
 void claims_own_devices(struct claims_device devices[PUMP_MAX_DEVICES]);
 
 /* Returns the folder of all claims; NULL if there is none. */
 const char *claims_folder(void);
-/* Returns this process's place, and (claims_is_at) whether a file is at a place. */
-struct claims_place claims_own_place(void);
-bool claims_is_at(const struct claims_place *place, const struct stat *status);
+/* Returns where this process's entry is, and (claims_is_at) whether a file is there. */
+struct claims_location claims_own_location(void);
+bool claims_is_at(const struct claims_location *location, const struct stat *status);
 /* Returns the pid namespace that this process is in. */
 uint64_t claims_own_namespace(void);
 /* Returns whether the entry's owner still holds its lock; true if the query fails. */
-bool claims_entry_lives(int file);
+bool claims_entry_is_alive(int file);
 
 #endif

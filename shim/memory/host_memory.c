@@ -4,9 +4,9 @@
  * are version 1, version 2 or both at once (hybrid hosts mount v1 controllers next to an
  * empty v2 tree). This file decides nothing (limit.c does).
  *
- * The room of a level is limit - usage + inactive_file: the kernel reclaims page cache
- * that was not used recently before it kills a process. Otherwise a training job that has
- * just read its data set would look full. In a container the path of /proc/self/cgroup
+ * The free memory of a level is limit - usage + inactive_file: the kernel reclaims page
+ * cache that was not used recently before it kills a process. Otherwise a training job that
+ * has just read its data set would look full. In a container the path of /proc/self/cgroup
  * may not exist under the mount, so every ancestor up to the mount's root is tried, and
  * missing directories are skipped.
  *
@@ -33,12 +33,12 @@
  * Guarded, like everything in this file, by the lock of limit.c. */
 static int shortage;
 
-int pump_text_read(const char *path, char *text, size_t room) {
+int pump_text_read(const char *path, char *text, size_t capacity) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return -errno;
   size_t used = 0;
   ssize_t n;
-  while (used < room - 1 && (n = read(file, text + used, room - 1 - used)) > 0)
+  while (used < capacity - 1 && (n = read(file, text + used, capacity - 1 - used)) > 0)
     used += (size_t)n;
   close(file);
   text[used] = '\0';
@@ -104,11 +104,11 @@ static uint64_t id_of(const char *cgroup) {
 }
 
 /* Adds a level. If the table is full, the level with the most headroom is left out. */
-static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t room,
+static void take_level(struct pump_host_memory *memory, uint64_t total, uint64_t left,
                        const char *cgroup) {
   uint64_t reserve = reserve_of(total);
-  if (room > total) room = total; /* possible if a container has its own /proc/meminfo */
-  uint64_t headroom = room > reserve ? room - reserve : 0;
+  if (left > total) left = total; /* possible if a container has its own /proc/meminfo */
+  uint64_t headroom = left > reserve ? left - reserve : 0;
   struct pump_host_level *level = &memory->levels[0];
   if (memory->level_count < PUMP_HOST_LEVELS) {
     level = &memory->levels[memory->level_count++];

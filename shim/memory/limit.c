@@ -143,7 +143,7 @@ static bool active(void) {
 
 /* Returns the bytes that this process may have converted in total, by level `i` of host
  * memory, if all claims are visible. */
-static uint64_t room_in_sight(uint32_t i) {
+static uint64_t allowed_in_sight(uint32_t i) {
   const struct pump_claims *others = &limit.others[i];
   uint64_t now = limit.now.levels[i].headroom_bytes, first = others->first_bytes;
   for (uint32_t k = 0; k < limit.first.level_count; k++)
@@ -151,40 +151,41 @@ static uint64_t room_in_sight(uint32_t i) {
         limit.first.levels[k].headroom_bytes > first)
       first = limit.first.levels[k].headroom_bytes;
   uint64_t pushed = others->active_bytes + (active() ? limit.converted : 0);
-  uint64_t room = now + (first > now ? least(first - now, pushed) : 0);
-  return room > others->bytes ? room - others->bytes : 0;
+  uint64_t allowed = now + (first > now ? least(first - now, pushed) : 0);
+  return allowed > others->bytes ? allowed - others->bytes : 0;
 }
 
 /* Returns an errno if sums may miss claims, else 0. */
-static int hidden(void) {
+static int hiding_error(void) {
   return limit.unseen != 0 ? limit.unseen : limit.blind;
 }
 
-static uint64_t share_of(uint64_t room, int why) {
-  return why == 0 ? room : least(room, limit.settled + room / PUMP_UNSEEN_SHARE);
+static uint64_t share_of(uint64_t allowed, int why) {
+  return why == 0 ? allowed : least(allowed, limit.settled + allowed / PUMP_UNSEEN_SHARE);
 }
 
 /* Returns the same for the claims of this job's processes. */
-static int hidden_in_job(void) {
+static int hiding_error_in_job(void) {
   if (pump_claims_job() == 0) return 0;
-  return pump_claims_exist() ? hidden() : ENOENT;
+  return pump_claims_exist() ? hiding_error() : ENOENT;
 }
 
 /* Returns the bytes that this process may have converted in total, by the job's limit. */
-static uint64_t room_of_job(void) {
+static uint64_t allowed_by_job(void) {
   uint64_t bytes = limit_bytes(), others = limit.job.claims.bytes;
   if (bytes == UINT64_MAX) return bytes; /* no limit is set */
-  return share_of(bytes > others ? bytes - others : 0, hidden_in_job());
+  return share_of(bytes > others ? bytes - others : 0, hiding_error_in_job());
 }
 
 /* Finds the level with the least room; NULL if no level is known. */
-static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims *others) {
+static const struct pump_host_level *tightest(uint64_t *allowed,
+                                              struct pump_claims *others) {
   const struct pump_host_level *found = NULL;
-  *room = UINT64_MAX;
+  *allowed = UINT64_MAX;
   for (uint32_t i = 0; i < limit.now.level_count; i++) {
-    uint64_t bytes = share_of(room_in_sight(i), hidden());
-    if (found != NULL && bytes >= *room) continue;
-    *room = bytes;
+    uint64_t bytes = share_of(allowed_in_sight(i), hiding_error());
+    if (found != NULL && bytes >= *allowed) continue;
+    *allowed = bytes;
     *others = limit.others[i];
     found = &limit.now.levels[i];
   }
@@ -192,29 +193,29 @@ static const struct pump_host_level *tightest(uint64_t *room, struct pump_claims
 }
 
 /* Returns the lesser of the host's room and the job's. */
-static uint64_t least_room(void) {
-  uint64_t room;
+static uint64_t allowed_in_all(void) {
+  uint64_t allowed;
   struct pump_claims others;
-  tightest(&room, &others);
-  return least(room, room_of_job());
+  tightest(&allowed, &others);
+  return least(allowed, allowed_by_job());
 }
 
 enum verdict { ADMIT, OVER_LIMIT, OVER_HOST };
 
 /* Decides on `bytes`. `others_pending`: undecided claims, if only these prevent it. */
 static enum verdict decide(uint64_t bytes, uint64_t *others_pending) {
-  uint64_t room = room_of_job();
+  uint64_t allowed = allowed_by_job();
   struct pump_claims others = limit.job.claims;
   enum verdict refusal = OVER_LIMIT;
   *others_pending = 0;
   if (bytes > UINT64_MAX - limit.converted) return OVER_LIMIT;
   uint64_t wanted = limit.converted + bytes;
-  if (wanted <= room) {
+  if (wanted <= allowed) {
     refusal = OVER_HOST;
-    tightest(&room, &others);
+    tightest(&allowed, &others);
   }
-  if (wanted <= room) return ADMIT;
-  if (wanted <= room + others.pending_bytes) *others_pending = others.pending_bytes;
+  if (wanted <= allowed) return ADMIT;
+  if (wanted <= allowed + others.pending_bytes) *others_pending = others.pending_bytes;
   return refusal;
 }
 
@@ -229,14 +230,15 @@ static void claim(uint64_t bytes, uint64_t pending) {
 /* Makes a granted claim final. */
 static enum verdict settle(uint64_t bytes) {
   claim(bytes, 0);
-  if (hidden() == 0 && hidden_in_job() == 0) limit.settled = bytes;
+  if (hiding_error() == 0 && hiding_error_in_job() == 0) limit.settled = bytes;
   return ADMIT;
 }
 
 /* Claims `bytes` before it decides, so that a process that looks at the same time sees
  * the claim. Tries again if undecided claims of others are in the way. */
 static enum verdict decide_claimed(uint64_t bytes) {
-  uint64_t before = limit.claimed, wanted = limit.converted + bytes, most = least_room();
+  uint64_t before = limit.claimed, wanted = limit.converted + bytes,
+           most = allowed_in_all();
   if (wanted > limit_bytes()) sample(pump_now_ns()); /* the job may use new GPUs */
   if (wanted > limit_bytes()) return OVER_LIMIT;
   uint64_t ahead = 0;
@@ -260,20 +262,20 @@ static enum verdict decide_claimed(uint64_t bytes) {
 /* Writes the part of a bound that this process gets, and why. */
 static void share_text(char *text, size_t bytes, int why) {
   if (why != 0)
-    snprintf(text, bytes, ", of which this process may use %s because %s (%s)",
+    snprintf(text, bytes, ", and this process may use %s of it because %s (%s)",
              PUMP_UNSEEN_SHARE_TEXT,
              limit.blind != 0 && limit.unseen == 0 ? "it cannot read other jobs' claims"
                                                    : "other jobs cannot see its claim",
              strerror(why));
 }
 
-static void explain_limit(const char *asked, uint32_t device, const char *held) {
+static void explain_limit(const char *asked, uint32_t device, const char *used) {
   const struct pump_claims *others = &limit.job.claims;
   bool administrator = bound_by_administrator();
   char bound[32], elsewhere[32], claims[120] = "", share[256] = "";
   pump_bytes_text(bound, sizeof bound, limit_bytes());
   pump_bytes_text(elsewhere, sizeof elsewhere, others->bytes);
-  share_text(share, sizeof share, hidden_in_job());
+  share_text(share, sizeof share, hiding_error_in_job());
   if (others->processes != 0)
     snprintf(claims, sizeof claims,
              " here and %s by %u other process%s of the job (largest: %lld)", elsewhere,
@@ -284,29 +286,29 @@ static void explain_limit(const char *asked, uint32_t device, const char *held) 
            asked, device, bound,
            administrator ? "set by the administrator in /etc/pump/config.toml"
                          : "PUMP_LIMIT",
-           share, held, claims,
+           share, used, claims,
            administrator ? "ask for a higher limit" : "raise it with pump-run --limit");
 }
 
 static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
-  char asked[32], held[32], bound[32], reserve[32], elsewhere[32];
+  char asked[32], used[32], bound[32], reserve[32], elsewhere[32];
   pump_bytes_text(asked, sizeof asked, bytes);
-  pump_bytes_text(held, sizeof held, limit.converted);
+  pump_bytes_text(used, sizeof used, limit.converted);
   if (verdict == OVER_LIMIT) {
-    explain_limit(asked, device, held);
+    explain_limit(asked, device, used);
     return;
   }
-  uint64_t room;
+  uint64_t allowed;
   struct pump_claims others = {0};
-  const struct pump_host_level *tight = tightest(&room, &others);
-  char claims[200] = "", place[1100] = "this host's memory", share[256] = "";
+  const struct pump_host_level *tight = tightest(&allowed, &others);
+  char claims[200] = "", where[1100] = "this host's memory", share[256] = "";
   pump_bytes_text(bound, sizeof bound,
-                  room_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
+                  allowed_in_sight((uint32_t)(tight - limit.now.levels)) + others.bytes);
   pump_bytes_text(reserve, sizeof reserve, tight->reserve_bytes);
   pump_bytes_text(elsewhere, sizeof elsewhere, others.bytes);
   bool group = tight->cgroup[0] != '\0', alone = others.processes == 0;
-  if (group) snprintf(place, sizeof place, "cgroup %s", PUMP_QUOTED(tight->cgroup));
-  share_text(share, sizeof share, hidden());
+  if (group) snprintf(where, sizeof where, "cgroup %s", PUMP_QUOTED(tight->cgroup));
+  share_text(share, sizeof share, hiding_error());
   if (!alone) {
     char whose[64] = "";
     if (!others.largest_is_near)
@@ -320,7 +322,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
   }
   pump_say("out of memory: %s more on device %u would exceed the headroom of %s in %s "
            "(reserve: %s)%s; in use: %s%s; %s%s",
-           asked, device, bound, place, reserve, share, held, claims,
+           asked, device, bound, where, reserve, share, used, claims,
            alone ? "" : "wait for the other jobs, or ",
            group ? "raise the cgroup's memory limit"
                  : "free host memory or use a machine with more");
@@ -328,7 +330,7 @@ static void explain(enum verdict verdict, uint32_t device, uint64_t bytes) {
 
 /* Returns whether plain memory fits on the device. The worker's copies of the numbers
  * suffice: if they are wrong, the driver refuses the memory. */
-static bool device_has_room(uint32_t device, uint64_t bytes) {
+static bool fits_as_plain(uint32_t device, uint64_t bytes) {
   if (device >= PUMP_MAX_DEVICES) return false;
   const struct pump_device *d = &pump_shm->devices[device];
   return PUMP_LOAD(&d->allocated_bytes) + PUMP_LOAD(&d->plain_bytes) + bytes <=
@@ -374,7 +376,7 @@ static int admit(uint32_t device, uint64_t bytes, bool say) {
     limit.converted += bytes;
     if (limit.converted > limit.peak) limit.peak = limit.converted;
     PUMP_STORE(&pump_shm->shim_counters.converted_bytes_peak, limit.peak);
-  } else if (verdict == OVER_HOST && device_has_room(device, bytes)) {
+  } else if (verdict == OVER_HOST && fits_as_plain(device, bytes)) {
     answer = -ENOSPC;
     static uint32_t said;
     pump_log_once(&said, PUMP_LOG_INFO,
@@ -414,11 +416,11 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
   errno = saved;
 }
 
-void pump_limit_room(uint64_t *left, uint64_t *whole) {
+void pump_limit_read(uint64_t *left, uint64_t *whole) {
   int saved = errno;
   pthread_mutex_lock(&lock);
   prepare(pump_now_ns());
-  *left = least_room();
+  *left = allowed_in_all();
   *whole = least(limit_bytes(), limit.first.headroom_bytes);
   *left = least(*left, *whole);
   *left = *left > limit.converted ? *left - limit.converted : 0;

@@ -99,9 +99,9 @@ void pump_range_republish(void);
 void pump_range_reset(void);
 
 /* Returns whether pump has set READ_MOSTLY on the block of `address`. */
-bool pump_hinted(uint64_t address);
+bool pump_read_mostly_is_set(uint64_t address);
 /* Records whether READ_MOSTLY is set on these blocks. New and ended ranges clear it. */
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted);
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool hinted);
 
 /* ---- devices and their numbers (devices.c) ------------------------ */
 
@@ -111,17 +111,17 @@ void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted);
 bool pump_device_prepare(CUdevice device);
 
 /* Records a change of live bytes. Requires pump_range_lock. */
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes);
 
 /* Adds `bytes` to (negative: subtracts them from) the device's managed memory that may
  * have pages but belongs to no allocation. This memory can be evicted. */
-void pump_device_left(uint32_t device, int64_t bytes);
+void pump_device_add_left_bytes(uint32_t device, int64_t bytes);
 
 /* Changes cuMemGetInfo's answer for the program (PUMP_REPORT): free memory is the rest of
  * the budget or the limit, and the total includes it. `idle_bytes`: memory in ranges that
  * the program considers released. `total_bytes`: may be NULL. */
-void pump_device_report(uint32_t device, uint64_t idle_bytes, size_t *free_bytes,
-                        size_t *total_bytes);
+void pump_device_answer_memory_info(uint32_t device, uint64_t idle_bytes,
+                                    size_t *free_bytes, size_t *total_bytes);
 
 void pump_device_reset(void);
 
@@ -131,13 +131,13 @@ uint32_t pump_device_adopt_budgets(void);
 
 /* Reports the smallest and largest budget in bytes that the device adopted from workers:
  * under leases, or because a user set one for the running job. 0, 0: none. */
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most);
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most);
 
-struct pump_card; /* host.h */
+struct pump_gpu_use; /* host.h */
 struct pump_neighbours;
 
 /* Reports what this process has on the device; false if it has not used the device. */
-bool pump_device_card(uint32_t device, struct pump_card *card);
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu);
 
 /* Adopts this process's share of each GPU, given these neighbours. Returns the same bits
  * as pump_device_adopt_budgets. Called by the link thread. */
@@ -157,19 +157,19 @@ void pump_drain_begin(void);
 /* Returns whether the drain lasts; ends it if its time is up. */
 bool pump_drain_lasts(void);
 /* Called before and after a thread waits for an operation; `executed`: whether it has. */
-void pump_drain_waits(void);
-void pump_drain_waited(bool executed);
+void pump_drain_enter(void);
+void pump_drain_leave(bool executed);
 void pump_drain_fork_child(void);
 
 /* Holds the job on the device until that time, at most for PUMP_HOLD_MOST_NS, because
  * other jobs have their turn. A time in the past ends the hold. Called by the link
  * thread. */
-void pump_hold(uint32_t device, uint64_t until_ns);
+void pump_hold_set(uint32_t device, uint64_t until_ns);
 /* Returns whether the hold lasts. */
 bool pump_hold_lasts(uint32_t device);
 /* Called before and after a thread waits for the end of the hold. */
-void pump_hold_waits(uint32_t device);
-void pump_hold_waited(uint32_t device, uint64_t waited_ns);
+void pump_hold_enter(uint32_t device);
+void pump_hold_leave(uint32_t device, uint64_t waited_ns);
 
 /* ---- devices and memory that cannot be paged ------------------------------- */
 
@@ -188,17 +188,17 @@ uint64_t pump_plain_peak_bytes(void); /* devices.c */
 int pump_current_device(CUcontext *context);
 
 /* Records that `context` exists on `device`. Cheap if it is known already. */
-void pump_context_seen(CUdevice device, CUcontext context);
+void pump_context_note(CUdevice device, CUcontext context);
 /* Returns the device of a known context, or -1, and its small number in `*index`. */
 int pump_context_device(CUcontext context, uint32_t *index);
 /* Returns the context of that number if it is on `device`, else NULL. */
-CUcontext pump_context_at(uint32_t index, uint32_t device);
+CUcontext pump_context_by_index(uint32_t index, uint32_t device);
 /* Returns any context of the program on that device, or NULL. */
-CUcontext pump_context_on(uint32_t device);
+CUcontext pump_context_of_device(uint32_t device);
 /* Moves `context`, or if it is NULL all contexts of `*device`, from the table to `ended`.
  * Returns how many. Sets `*device` to their device. */
-uint32_t pump_contexts_end(CUcontext context, CUdevice *device,
-                           CUcontext ended[PUMP_MAX_CONTEXTS]);
+uint32_t pump_contexts_remove(CUcontext context, CUdevice *device,
+                              CUcontext ended[PUMP_MAX_CONTEXTS]);
 /* Voids what threads remember of contexts: one ends, and its handle may be reused. */
 void pump_contexts_forget(void);
 void pump_contexts_fork_child(void);
@@ -207,12 +207,12 @@ void pump_contexts_fork_child(void);
 void pump_primary_retained(CUdevice device, CUcontext context);
 /* Returns the primary context if a release or reset may end it, else NULL. `unknown`:
  * there is an active one that the program did not get by cuDevicePrimaryCtxRetain. */
-CUcontext pump_primary_last(CUdevice device, bool reset, bool *unknown);
+CUcontext pump_primary_that_may_end(CUdevice device, bool reset, bool *unknown);
 /* Returns, after that call has succeeded, whether the context is over. A reset keeps the
  * retained references, a release drops one. The contents are gone after any reset, even
  * if the context is active again, and after a release if the driver reports it as
  * inactive. */
-bool pump_primary_over(CUdevice device, bool reset);
+bool pump_primary_has_ended(CUdevice device, bool reset);
 /* Makes a context of the program current in a thread without one, for calls that the
  * driver itself serves without a context. Returns false if the thread has one, or pump
  * knows none. Requires the guard. */
@@ -237,7 +237,7 @@ void pump_plain_context_gone(CUcontext context);
 void pump_plain_reset(void);
 
 /* Counts what a context of pump itself takes of the device (plain.c). */
-void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes);
+void pump_plain_add_own(uint32_t device, CUcontext context, uint64_t bytes);
 
 /* Returns the bytes of an array of that shape with `levels` levels: 0 if it has no memory
  * of its own, UINT64_MAX if no GPU could hold it (array_bytes.c). */
@@ -249,7 +249,7 @@ void pump_array_count(struct pump_plain_info info, const void *handle, uint64_t 
 
 void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device);
 /* Adds `change` (1 or -1) to the references to the memory of that handle. */
-void pump_physical_count(uint64_t handle, int change);
+void pump_physical_add_references(uint64_t handle, int change);
 void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void pump_physical_unmapped(uint64_t address, uint64_t bytes);
 /* Returns the peak of that memory, over all devices together. */
@@ -263,7 +263,7 @@ void pump_physical_reset(void);
  * era. An era ends when the program trims idle graph memory: then every graph takes
  * memory again. */
 extern uint32_t pump_graph_memory_era;
-void pump_graph_memory_look(void);
+void pump_graph_memory_refresh(void);
 /* Counts the graph memory of that device, whichever context is current. */
 void pump_graph_memory_count(CUdevice device);
 void pump_graph_memory_reset(void);
@@ -277,25 +277,25 @@ void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
 
 /* Warns once if the kernel that the program has looked up (NULL: one without a name) is
  * NCCL's, and no rule names the calling library. */
-void pump_kernel_note(const char *kernel);
+void pump_refusal_warn_of_nccl(const char *kernel);
 
 /* ---- other GPUs of the process (peer_access.c) ------------------------------ */
 
 /* Keeps a new converted range on its device if peers may reach it. Requires the guard. */
-void pump_peer_settle(const struct pump_range_info *info);
+void pump_peer_keep_on_device(const struct pump_range_info *info);
 /* Returns whether peers may reach its memory: converted ranges then prefer the device. */
-bool pump_peer_reached(uint32_t device);
+bool pump_peer_may_reach(uint32_t device);
 /* Records that the device of `peer` lets the current device reach its memory. */
-void pump_peer_reach(CUcontext peer);
+void pump_peer_note_context(CUcontext peer);
 /* Records that other devices may reach memory of this device. */
-void pump_peer_reaches(uint32_t device);
+void pump_peer_note_device(uint32_t device);
 void pump_peer_reset(void);
 
 /* ---- limit --------------------------------------------------------------- */
 
 /* Returns 0 if `bytes` (whole blocks) more may be converted; they then count until
- * returned. Returns -ENOSPC if the host could not take them, but the device has room for
- * them as plain memory. Else returns -ENOMEM, after one line on stderr with the limit and
+ * returned. Returns -ENOSPC if the host could not take them, but they fit on the
+ * device as plain memory. Else returns -ENOMEM, after one line on stderr with the limit and
  * the remedy. */
 int pump_limit_admit(uint32_t device, uint64_t bytes);
 /* Does the same without the line, for a caller that can still free memory and retry. */
@@ -304,6 +304,6 @@ void pump_limit_explain(uint32_t device, uint64_t bytes);
 void pump_limit_return(uint32_t device, uint64_t bytes);
 /* Reports the bytes that may still be converted (`left`), and in total (`whole`;
  * UINT64_MAX if nothing bounds them). */
-void pump_limit_room(uint64_t *left, uint64_t *whole);
+void pump_limit_read(uint64_t *left, uint64_t *whole);
 
 #endif

@@ -36,18 +36,18 @@ static void advise(const struct pump_range_info *info) {
                   result);
 }
 
-bool pump_peer_reached(uint32_t device) {
+bool pump_peer_may_reach(uint32_t device) {
   return device < PUMP_MAX_DEVICES && PUMP_LOAD(&reached[device]) != 0;
 }
 
-void pump_peer_settle(const struct pump_range_info *info) {
+void pump_peer_keep_on_device(const struct pump_range_info *info) {
   if (PUMP_LIKELY(PUMP_LOAD(&reached[info->device]) == 0)) return;
   struct pump_driver_scope scope = pump_driver_scope_open();
   advise(info);
   pump_driver_scope_close(scope);
 }
 
-void pump_peer_reaches(uint32_t device) {
+void pump_peer_note_device(uint32_t device) {
   struct pump_range_info info;
   uint32_t cursor = 0;
   if (__atomic_exchange_n(&reached[device], 1, __ATOMIC_SEQ_CST) != 0) return;
@@ -57,10 +57,10 @@ void pump_peer_reaches(uint32_t device) {
 }
 
 /* Marks the device of the context, or all devices if no hook has seen the context yet. */
-void pump_peer_reach(CUcontext peer) {
+void pump_peer_note_context(CUcontext peer) {
   int device = pump_context_device(peer, NULL);
   for (uint32_t d = 0; d < PUMP_MAX_DEVICES; d++)
-    if (device < 0 || (int)d == device) pump_peer_reaches(d);
+    if (device < 0 || (int)d == device) pump_peer_note_device(d);
 }
 
 void pump_peer_reset(void) {

@@ -7,7 +7,7 @@
 #include "memory.h"
 #include "shim/base/key_table.h"
 
-#define PLACES (1u << 16)
+#define BUCKETS (1u << 16)
 
 struct physical {
   uint64_t handle; /* the key */
@@ -21,10 +21,10 @@ struct mapping {
 };
 
 /* All under pump_range_lock. */
-static struct physical physical_places[PLACES];
-static struct mapping mapping_places[PLACES];
-static struct pump_table physicals = PUMP_TABLE(physical_places);
-static struct pump_table mappings = PUMP_TABLE(mapping_places);
+static struct physical physical_buckets[BUCKETS];
+static struct mapping mapping_buckets[BUCKETS];
+static struct pump_table physicals = PUMP_TABLE(physical_buckets);
+static struct pump_table mappings = PUMP_TABLE(mapping_buckets);
 static uint64_t live_bytes, peak_bytes;
 
 uint64_t pump_physical_peak_bytes(void) {
@@ -34,7 +34,7 @@ uint64_t pump_physical_peak_bytes(void) {
 static void account(uint32_t device, int64_t bytes) {
   live_bytes += (uint64_t)bytes;
   if (live_bytes > peak_bytes) PUMP_STORE(&peak_bytes, live_bytes);
-  pump_device_account(device, 0, bytes);
+  pump_device_add_bytes(device, 0, bytes);
 }
 
 static void end_if_unused(struct physical *physical) {
@@ -58,7 +58,7 @@ void pump_physical_created(uint64_t handle, uint64_t bytes, uint32_t device) {
   pthread_mutex_unlock(&pump_range_lock);
 }
 
-void pump_physical_count(uint64_t handle, int change) {
+void pump_physical_add_references(uint64_t handle, int change) {
   pthread_mutex_lock(&pump_range_lock);
   struct physical *physical = pump_table_find(&physicals, handle);
   if (physical != NULL && (change > 0 || physical->references != 0)) {
@@ -85,10 +85,10 @@ void pump_physical_mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
 static struct mapping *mapping_from(uint64_t at, uint64_t end) {
   struct mapping *first = pump_table_find(&mappings, at);
   if (first != NULL || mappings.used == 0) return first;
-  for (uint32_t i = 0; i < PLACES; i++)
-    if (mapping_places[i].address >= at && mapping_places[i].address < end &&
-        (first == NULL || mapping_places[i].address < first->address))
-      first = &mapping_places[i];
+  for (uint32_t i = 0; i < BUCKETS; i++)
+    if (mapping_buckets[i].address >= at && mapping_buckets[i].address < end &&
+        (first == NULL || mapping_buckets[i].address < first->address))
+      first = &mapping_buckets[i];
   return first;
 }
 

@@ -19,8 +19,8 @@
 #include "pump_ring.h"
 
 struct pump_pool_map {
-  uint32_t words; /* words of `begins` and `live` in use */
-  uint32_t room;  /* words of `begins` and `live` allocated */
+  uint32_t words;    /* words of `begins` and `live` in use */
+  uint32_t capacity; /* words of `begins` and `live` allocated */
   uint64_t *begins, *live;
   uint64_t *any; /* one bit per word of `begins` */
   struct pump_pool_map *next;
@@ -31,7 +31,7 @@ static inline struct pump_pool_map *pool_map_new(uint32_t words) {
   struct pump_pool_map *map =
       calloc(1, sizeof *map + (2 * (size_t)words + words / 64 + 1) * sizeof(uint64_t));
   if (map == NULL) return NULL;
-  map->words = map->room = words;
+  map->words = map->capacity = words;
   map->begins = (uint64_t *)(map + 1);
   map->live = map->begins + words;
   map->any = map->live + words;

@@ -69,13 +69,13 @@ static int index_prepare(uint64_t first, uint64_t end) {
 static uint64_t hints[(ADDRESS_END >> BLOCK_SHIFT) / HINT_BITS]; /* paged in on use */
 static uint32_t hinted_ever;
 
-bool pump_hinted(uint64_t address) {
+bool pump_read_mostly_is_set(uint64_t address) {
   uint64_t block = address >> BLOCK_SHIFT;
   if (PUMP_LOAD(&hinted_ever) == 0 || address >= ADDRESS_END) return false;
   return PUMP_LOAD(&hints[block / HINT_BITS]) >> block % HINT_BITS & 1;
 }
 
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted) {
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool hinted) {
   if (hinted) PUMP_STORE(&hinted_ever, 1);
   if (PUMP_LOAD(&hinted_ever) == 0) return;
   for (uint64_t block = first_block; block < end_block; block++) {
@@ -90,14 +90,21 @@ void pump_hints_note(uint64_t first_block, uint64_t end_block, bool hinted) {
 /* ---- the table -------------------------------------------------------------------- */
 
 static void index_fill(uint64_t first, uint64_t end, uint32_t value) {
-  pump_hints_note(first, end, false);
+  pump_read_mostly_note(first, end, false);
   for (uint64_t block = first; block < end; block++)
     PUMP_STORE_RELEASE(index_word(block), value);
+}
+
+/* Returns whether all these blocks have that value in the index. */
+static bool index_is(uint64_t first, uint64_t end, uint32_t value) {
+  while (first < end && PUMP_LOAD(index_word(first)) == value) first++;
+  return first == end;
 }
 
 /* Writes the worker's copy of a slot from its mirror. Leaves `version` even, whatever
  * another mapping has put there. */
 static void write_record(uint32_t slot) {
+  PUMP_ASSERT(pump_is_locked(&pump_range_lock), "pump_range_lock guards the table");
   const struct pump_mirror *mirror = &pump_mirrors[slot];
   struct pump_range *range = &pump_shm->ranges[slot];
   uint64_t state = PUMP_LOAD(&mirror->state);
@@ -130,6 +137,8 @@ void pump_range_republish(void) {
 static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end) {
   struct pump_mirror *mirror = &pump_mirrors[info->slot];
   uint64_t generation = PUMP_LOAD(&mirror->state) >> 32;
+  PUMP_ASSERT(index_is(first, end, 0), "a block belongs to at most one range");
+  PUMP_ASSERT((uint32_t)mirror->state == PUMP_RANGE_FREE, "a slot holds one range");
   if (generation == 0) generation = 1;
   info->generation = (uint32_t)generation;
   /* Release: a reader that sees one of these also sees at least the dead state. */
@@ -151,7 +160,7 @@ static void make_live(struct pump_range_info *info, uint64_t first, uint64_t end
   for (int i = 0; i < PUMP_RANGE_EIGHTHS; i++) PUMP_STORE(&use[i], 0);
   publish(info->slot);
   if (!info->by_handle)
-    pump_device_account(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
+    pump_device_add_bytes(info->device, (int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 /* Removes the range in `slot` from index and table; the slot stays taken. */
@@ -169,16 +178,20 @@ static void retire(uint32_t slot, struct pump_range_info *info) {
                                    .by_handle = mirror->by_handle != 0};
   uint64_t first, end;
   owned_blocks(info->base, info->length_bytes, &first, &end);
+  PUMP_ASSERT(info->kind != PUMP_RANGE_FREE && index_is(first, end, slot + 1),
+              "the index names the range of each of its blocks");
   uint32_t next = info->generation + 1 == 0 ? 1 : info->generation + 1;
   index_fill(first, end, 0);
   PUMP_STORE_RELEASE(&mirror->state, (uint64_t)next << 32);
   PUMP_STORE_RELEASE(&changes, changes + 1);
   publish(slot);
   if (!info->by_handle)
-    pump_device_account(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
+    pump_device_add_bytes(info->device, -(int64_t)((end - first) << BLOCK_SHIFT), 0);
 }
 
 static void give_back(uint32_t slot) {
+  PUMP_ASSERT((uint32_t)pump_mirrors[slot].state == PUMP_RANGE_FREE,
+              "the slot of a live range stays taken");
   PUMP_STORE_RELEASE(&pump_mirrors[slot].next_free, first_free);
   first_free = slot;
 }

@@ -11,12 +11,12 @@
 #define MIB (1u << 20)
 
 /* Writes the rule for --keep-device with which `caller` gets device memory. */
-static void rule_for(char *text, size_t room, const char *caller, uint64_t bytes) {
+static void rule_for(char *text, size_t capacity, const char *caller, uint64_t bytes) {
   const char *end = strstr(caller, ".so");
   if (strncmp(caller, "lib", 3) == 0 && end != NULL)
-    snprintf(text, room, "library=%.*s", (int)(end - caller), caller);
+    snprintf(text, capacity, "library=%.*s", (int)(end - caller), caller);
   else
-    snprintf(text, room, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
+    snprintf(text, capacity, "below=%lluMiB", (unsigned long long)(bytes / MIB + 1));
 }
 
 void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
@@ -43,7 +43,7 @@ void pump_refusal_explain(const char *call, uint64_t address, bool rule_ipc,
 
 /* Finds NCCL by its kernels, even inside a library that no rule names. Searches mangled
  * names; before NCCL 2.19 they had the second form. */
-void pump_kernel_note(const char *kernel) {
+void pump_refusal_warn_of_nccl(const char *kernel) {
   static uint32_t said;
   char caller[64];
   if (kernel == NULL ||

@@ -300,9 +300,9 @@ static struct search search_caller(void) {
   return search;
 }
 
-void pump_rule_caller(char *name, size_t room) {
+void pump_rule_caller(char *name, size_t capacity) {
   struct search search = search_caller();
-  if (room != 0) snprintf(name, room, "%s", search.name);
+  if (capacity != 0) snprintf(name, capacity, "%s", search.name);
 }
 
 /* Records the calling library. Called once, inside the loader's lock. */

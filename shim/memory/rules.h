@@ -30,8 +30,8 @@ bool pump_rule_sees_managed(void);
 bool pump_rule_by_size(size_t bytes);
 
 /* Writes the file name of the library that has called us, skipping CUDA's own, or "the
- * program" for the executable. Writes at most `room` bytes. Requires the guard. */
-void pump_rule_caller(char *name, size_t room);
+ * program" for the executable. Writes at most `capacity` bytes. Requires the guard. */
+void pump_rule_caller(char *name, size_t capacity);
 
 /* Returns whether the rule "stream-ordered" is set: the driver's own pools serve
  * stream-ordered allocations. */

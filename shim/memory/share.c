@@ -29,7 +29,7 @@
 static struct {
   uint64_t begin_ns, now_bytes[PUMP_MAX_DEVICES], before_bytes[PUMP_MAX_DEVICES];
 } needs;
-static struct pump_card published[PUMP_MAX_DEVICES];
+static struct pump_gpu_use published[PUMP_MAX_DEVICES];
 static bool alone; /* other processes cannot use this job's GPUs */
 
 void pump_share_start(void) {
@@ -37,29 +37,29 @@ void pump_share_start(void) {
   alone = text != NULL && strcmp(text, "none") == 0;
 }
 
-int pump_neighbours_look(struct pump_neighbours *neighbours) {
+int pump_neighbours_read(struct pump_neighbours *neighbours) {
   neighbours->count = 0;
-  return alone ? 0 : pump_claims_cards(neighbours);
+  return alone ? 0 : pump_claims_read_gpus(neighbours);
 }
 
-uint32_t pump_neighbours_on(const struct pump_neighbours *neighbours,
-                            const uint8_t uuid[16], uint64_t *found_bytes) {
+uint32_t pump_neighbours_count(const struct pump_neighbours *neighbours,
+                               const uint8_t uuid[16], uint64_t *found_bytes) {
   uint32_t count = 0;
   *found_bytes = 0;
   for (uint32_t i = 0; i < neighbours->count; i++) {
-    const struct pump_card *card = &neighbours->cards[i];
-    if (memcmp(card->uuid, uuid, sizeof card->uuid) != 0) continue;
-    if (card->found_bytes > *found_bytes) *found_bytes = card->found_bytes;
+    const struct pump_gpu_use *gpu = &neighbours->gpus[i];
+    if (memcmp(gpu->uuid, uuid, sizeof gpu->uuid) != 0) continue;
+    if (gpu->found_bytes > *found_bytes) *found_bytes = gpu->found_bytes;
     count++;
   }
   return count;
 }
 
-/* Returns what `card` takes if each process may have `level`; at most `most`, because
+/* Returns what `gpu` takes if each process may have `level`; at most `most`, because
  * published numbers may be false. */
-static uint64_t taken(const struct pump_card *card, uint64_t level, uint64_t most) {
-  uint64_t bytes = card->need_bytes < level ? card->need_bytes : level;
-  if (bytes < card->plain_bytes) bytes = card->plain_bytes;
+static uint64_t taken(const struct pump_gpu_use *gpu, uint64_t level, uint64_t most) {
+  uint64_t bytes = gpu->need_bytes < level ? gpu->need_bytes : level;
+  if (bytes < gpu->plain_bytes) bytes = gpu->plain_bytes;
   return bytes < most ? bytes : most;
 }
 
@@ -67,12 +67,12 @@ static bool fits(const struct pump_neighbours *neighbours, const uint8_t uuid[16
                  uint64_t level, uint64_t bytes) {
   uint64_t sum = level;
   for (uint32_t i = 0; i < neighbours->count && sum <= bytes; i++)
-    if (memcmp(neighbours->cards[i].uuid, uuid, 16) == 0)
-      sum += taken(&neighbours->cards[i], level, bytes);
+    if (memcmp(neighbours->gpus[i].uuid, uuid, 16) == 0)
+      sum += taken(&neighbours->gpus[i], level, bytes);
   return sum <= bytes;
 }
 
-uint64_t pump_neighbours_leave(const struct pump_neighbours *neighbours,
+uint64_t pump_neighbours_share(const struct pump_neighbours *neighbours,
                                const uint8_t uuid[16], uint64_t bytes) {
   uint64_t share = 0;
   if (fits(neighbours, uuid, bytes, bytes)) return bytes;
@@ -86,36 +86,36 @@ static uint64_t largest(uint64_t a, uint64_t b) {
 }
 
 /* Describes this process's devices for its ledger entry. */
-static void describe(struct pump_card cards[PUMP_MAX_DEVICES]) {
+static void describe(struct pump_gpu_use gpus[PUMP_MAX_DEVICES]) {
   uint64_t now_ns = pump_now_ns();
   bool next = now_ns - needs.begin_ns > NEED_NS;
   if (next) needs.begin_ns = now_ns;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
-    struct pump_card *card = &cards[i];
-    memset(card, 0, sizeof *card);
-    if (!pump_device_card(i, card)) continue;
+    struct pump_gpu_use *gpu = &gpus[i];
+    memset(gpu, 0, sizeof *gpu);
+    if (!pump_device_read_use(i, gpu)) continue;
     uint64_t step = PUMP_LOAD(&pump_shm->devices[i].total_bytes) / STEPS + 1;
     if (next) {
       needs.before_bytes[i] = needs.now_bytes[i];
       needs.now_bytes[i] = 0;
     }
-    needs.now_bytes[i] = largest(needs.now_bytes[i], card->need_bytes);
-    card->need_bytes = largest(needs.now_bytes[i], needs.before_bytes[i]);
-    card->need_bytes = (card->need_bytes + step - 1) / step * step;
+    needs.now_bytes[i] = largest(needs.now_bytes[i], gpu->need_bytes);
+    gpu->need_bytes = largest(needs.now_bytes[i], needs.before_bytes[i]);
+    gpu->need_bytes = (gpu->need_bytes + step - 1) / step * step;
   }
 }
 
 uint32_t pump_share_refresh(bool fresh) {
   if (alone || pump_shm == NULL) return 0;
-  struct pump_card cards[PUMP_MAX_DEVICES];
-  describe(cards);
+  struct pump_gpu_use gpus[PUMP_MAX_DEVICES];
+  describe(gpus);
   if (fresh) memset(published, 0, sizeof published); /* the entry is new */
-  if (memcmp(published, cards, sizeof cards) != 0 &&
-      pump_claims_publish(cards, PUMP_MAX_DEVICES) == 0)
-    memcpy(published, cards, sizeof cards);
+  if (memcmp(published, gpus, sizeof gpus) != 0 &&
+      pump_claims_publish(gpus, PUMP_MAX_DEVICES) == 0)
+    memcpy(published, gpus, sizeof gpus);
   struct pump_neighbours neighbours;
   /* If entries cannot be read at the moment, their processes still count. */
-  return pump_neighbours_look(&neighbours) == 0 ? pump_device_share(&neighbours) : 0;
+  return pump_neighbours_read(&neighbours) == 0 ? pump_device_share(&neighbours) : 0;
 }
 
 void pump_share_fork_child(void) {

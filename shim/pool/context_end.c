@@ -11,17 +11,17 @@
 
 void pump_contexts_unlearn(void) {
   pump_contexts_forget();
-  pump_place_forget();
+  pump_stream_refs_forget();
 }
 
 /* Keeps a removed range, to put it back if the context survives; false: out of memory. */
 static bool remember(struct pump_context_end *end, const struct pump_range_info *info) {
-  if (end->count == end->room) {
-    size_t room = end->room == 0 ? 64 : 2 * end->room;
-    void *grown = realloc(end->ranges, room * sizeof *end->ranges);
+  if (end->count == end->capacity) {
+    size_t capacity = end->capacity == 0 ? 64 : 2 * end->capacity;
+    void *grown = realloc(end->ranges, capacity * sizeof *end->ranges);
     if (grown == NULL) return false;
     end->ranges = grown;
-    end->room = room;
+    end->capacity = capacity;
   }
   end->ranges[end->count++] = *info;
   return true;
@@ -69,7 +69,7 @@ void pump_contexts_leave(CUdevice device) {
  * tables, without cuDevicePrimaryCtxRetain. */
 CUcontext pump_primary_ending(CUdevice device, bool reset) {
   bool unknown;
-  CUcontext context = pump_primary_last(device, reset, &unknown);
+  CUcontext context = pump_primary_that_may_end(device, reset, &unknown);
   if (unknown) pump_contexts_leave(device);
   return context;
 }

@@ -57,7 +57,7 @@ static CUresult undo_conversion(CUdeviceptr *address, size_t bytes, int device,
   pump_log_once(
       &said, PUMP_LOG_WARNING,
       "an allocation stays device memory, because pump cannot track its range (%s)",
-      why == -ENOSPC   ? "the range table is full"
+      why == -ENOSPC   ? "too many ranges: allocate fewer, larger ones"
       : why == -ERANGE ? "unexpected address"
                        : "out of host memory");
   CUresult result = pump_real.cuMemFree_v2(*address);
@@ -80,7 +80,7 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
   uint64_t rounded = whole_blocks(bytes);
   int admitted = pump_limit_try((uint32_t)device, rounded);
   if (admitted == -ENOMEM) { /* gives idle pool memory back, as the driver's pools do */
-    pump_pool_relieve((uint32_t)device);
+    pump_pool_free_idle((uint32_t)device);
     admitted = pump_limit_admit((uint32_t)device, rounded);
   }
   if (admitted == -ENOSPC) return allocate_plain(address, bytes, device, context);
@@ -99,8 +99,8 @@ static CUresult allocate_converted(CUdeviceptr *address, size_t bytes, int devic
   int slot = pump_range_add(&info);
   if (info.displaced_bytes != 0) pump_limit_return(info.device, info.displaced_bytes);
   if (slot < 0) return undo_conversion(address, bytes, device, context, slot);
-  pump_peer_settle(&info);
-  pump_populate(info.slot, info.generation);
+  pump_peer_keep_on_device(&info);
+  pump_populate_add(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return result;
 }
@@ -186,7 +186,7 @@ static CUresult free_other(CUdeviceptr address) {
 CUresult pump_free(CUdeviceptr address) {
   struct pump_range_info info;
   CUresult result;
-  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
+  if (pump_mapped_contains(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
   if (pump_pool_free_now(address, &result)) return result;
   return pump_range_remove(address, &info) == 0 ? free_range(address, &info)
                                                 : free_other(address);

@@ -14,7 +14,7 @@ CUresult pump_allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_b
 CUresult pump_free(CUdeviceptr address);
 
 /* Makes a range of managed memory of the program, on the current device. Counts it as
- * plain if the table has no room. */
+ * plain if the table is full. */
 void pump_managed_track(CUdeviceptr address, size_t bytes);
 
 /* Counts memory that the driver's own pools have handed out on the current device, after
@@ -47,8 +47,8 @@ struct pump_variables {
   struct pump_range_info ranges[PUMP_VARIABLES];
   struct pump_plain_info plains[PUMP_VARIABLES]; /* under READ_MOSTLY (hooks/advice.c) */
 };
-void pump_variables_hold(struct pump_variables *held);
-void pump_variables_settle(struct pump_variables *held);
+void pump_variables_remove(struct pump_variables *removed);
+void pump_variables_restore(struct pump_variables *removed);
 void pump_variables_reset(void);
 
 /* ---- ends of contexts (context_end.c) ----------------------------------------------- */
@@ -58,7 +58,7 @@ void pump_variables_reset(void);
  * the device may be moving them. They are put back if the context survives. */
 struct pump_context_end {
   CUcontext context; /* NULL: no context ends */
-  size_t count, room;
+  size_t count, capacity;
   struct pump_range_info *ranges;
 };
 /* Called before the real call, outside the guard. */

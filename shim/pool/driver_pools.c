@@ -80,7 +80,7 @@ static bool is_simple(const CUmemPoolProps *properties) {
          properties->location.id >= 0 && properties->maxSize == 0 && properties->usage == 0;
 }
 
-void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties) {
+void pump_pool_note_created(CUmemoryPool pool, const CUmemPoolProps *properties) {
   if (!is_simple(properties)) return;
   pthread_mutex_lock(&pool_lock);
   enter(pool, (uint32_t)properties->location.id);
@@ -106,7 +106,7 @@ static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, voi
 
 /* Detaches the pool from its arenas. Memory that is in use or pending is given back when
  * the next pool is destroyed, or when memory is needed. */
-void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
+void pump_pool_detach(CUmemoryPool pool, struct pump_pool_finish_destroy *closed) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     if (made[i].pool != pool) continue;
@@ -127,7 +127,8 @@ void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed) {
 
 /* Gives a pool its arenas back, because destroying it failed. Arenas that another pool
  * has taken since then were empty, and stay with that pool. */
-static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *closed) {
+static void give_arenas_back(CUmemoryPool pool,
+                             const struct pump_pool_finish_destroy *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -139,8 +140,9 @@ static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_closed *c
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
-                      bool destroyed) {
+void pump_pool_finish_destroy(CUmemoryPool pool,
+                              const struct pump_pool_finish_destroy *closed,
+                              bool destroyed) {
   if (!closed->was_made) return;
   struct pump_driver_scope scope = pump_driver_scope_open();
   if (!destroyed) {
@@ -155,12 +157,12 @@ void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
 
 /* ---- memory that the driver's pool would keep ---------------------------------------- */
 
-void pool_figures_begin(struct pool_arena *arena) {
+void pool_usage_begin(struct pool_arena *arena) {
   arena->kept_bytes = arena->kept_high_bytes = arena->used_high_bytes = arena->used_bytes;
   arena->threshold_bytes = threshold_of(arena->pool);
 }
 
-void pool_figures_grow(struct pool_arena *arena, uint64_t bytes) {
+void pool_usage_add(struct pool_arena *arena, uint64_t bytes) {
   arena->used_bytes += bytes;
   grow_to(&arena->peak_bytes, arena->used_bytes);
   grow_to(&arena->used_high_bytes, arena->used_bytes);
@@ -168,13 +170,15 @@ void pool_figures_grow(struct pool_arena *arena, uint64_t bytes) {
   grow_to(&arena->kept_high_bytes, arena->kept_bytes);
 }
 
-void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes) {
+void pool_usage_subtract(struct pool_arena *arena, uint64_t bytes) {
+  PUMP_ASSERT(bytes <= arena->used_bytes, "only memory in use is taken back");
   arena->used_bytes -= bytes;
   if (arena->kept_bytes > arena->threshold_bytes) PUMP_STORE(&pump_pool_keeps, 1);
 }
 
-void pool_figures_bound(struct pool_arena *arena) {
+void pool_usage_bound(struct pool_arena *arena) {
   if (arena->kept_bytes > arena->reserved_bytes) arena->kept_bytes = arena->reserved_bytes;
+  PUMP_ASSERT(arena->used_bytes <= arena->kept_bytes, "memory in use is kept");
 }
 
 /* Lets the driver's pool give back idle memory beyond `keep_bytes`. Returns whether there
@@ -189,7 +193,7 @@ static bool let_go(struct pool_arena *arena, uint64_t keep_bytes) {
   return pending_bytes != 0;
 }
 
-void pump_pool_let_go(void) {
+void pump_pool_release_kept(void) {
   int saved = errno;
   uint32_t more = 0;
   pump_enter();
@@ -212,8 +216,9 @@ uint64_t pump_pool_idle_bytes(uint32_t device) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     const struct pool_arena *arena = pool_arena_at(i);
-    if (arena != NULL && arena->context != NULL && arena->device == device)
-      bytes += arena->reserved_bytes - arena->kept_bytes;
+    if (arena == NULL || arena->context == NULL || arena->device != device) continue;
+    PUMP_ASSERT(arena->kept_bytes <= arena->reserved_bytes, "kept memory is in segments");
+    bytes += arena->reserved_bytes - arena->kept_bytes;
   }
   pthread_mutex_unlock(&pool_lock);
   return bytes;
@@ -230,8 +235,7 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes) {
   pump_driver_scope_close(scope);
 }
 
-/* ---- attributes -----------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------ */
 
 struct usage {
   uint64_t kept, kept_high, used, used_high;
@@ -269,11 +273,11 @@ static void apply_attribute(struct pool_arena *arena, void *argument) {
   PUMP_STORE(&pump_pool_keeps, 1);
 }
 
-void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute) {
+void pump_pool_apply_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   each_arena(pool, apply_attribute, &attribute);
 }
 
-void pump_pool_shared(void) {
+void pump_pool_warn_of_sharing(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
                 "memory of a pool that processes share stays device memory and cannot "

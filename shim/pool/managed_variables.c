@@ -54,31 +54,31 @@ void pump_variable_found(uint64_t base, uint64_t bytes) {
 
 /* Removes all variables before the real call, so that our threads do not work on
  * variables that end. Variables whose context has ended are in no table. */
-void pump_variables_hold(struct pump_variables *held) {
-  held->count = held->plain_count = 0;
+void pump_variables_remove(struct pump_variables *removed) {
+  removed->count = removed->plain_count = 0;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < base_count; i++)
-    if (pump_range_remove(bases[i], &held->ranges[held->count]) == 0)
-      held->count++;
-    else if (pump_plain_remove(bases[i], &held->plains[held->plain_count]))
-      held->plain_count++;
+    if (pump_range_remove(bases[i], &removed->ranges[removed->count]) == 0)
+      removed->count++;
+    else if (pump_plain_remove(bases[i], &removed->plains[removed->plain_count]))
+      removed->plain_count++;
   base_count = 0;
   pthread_mutex_unlock(&lock);
-  for (uint32_t i = 0; i < held->count; i++) {
-    pump_event_range(PUMP_EVENT_FREE, &held->ranges[i]);
-    pump_slot_wait(held->ranges[i].slot);
+  for (uint32_t i = 0; i < removed->count; i++) {
+    pump_event_range(PUMP_EVENT_FREE, &removed->ranges[i]);
+    pump_slot_wait(removed->ranges[i].slot);
   }
 }
 
-void pump_variables_settle(struct pump_variables *held) {
-  for (uint32_t i = 0; i < held->count; i++) {
-    struct pump_range_info *info = &held->ranges[i];
-    bool lives = is_managed(info->base) && remember(info->base);
-    pump_range_free_ended(info, lives ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+void pump_variables_restore(struct pump_variables *removed) {
+  for (uint32_t i = 0; i < removed->count; i++) {
+    struct pump_range_info *info = &removed->ranges[i];
+    bool alive = is_managed(info->base) && remember(info->base);
+    pump_range_free_ended(info, alive ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
   }
-  for (uint32_t i = 0; i < held->plain_count; i++)
-    if (is_managed(held->plains[i].base) && remember(held->plains[i].base))
-      pump_plain_add(&held->plains[i]);
+  for (uint32_t i = 0; i < removed->plain_count; i++)
+    if (is_managed(removed->plains[i].base) && remember(removed->plains[i].base))
+      pump_plain_add(&removed->plains[i]);
 }
 
 void pump_variables_reset(void) {

@@ -5,8 +5,8 @@
  * touched. A handle represents bytes that the limit has admitted. Mapping it only changes
  * tables. See docs/decisions/0056-mapped-memory.md for the calls that are served, and for
  * the differences from the driver's memory. Files: mapped_handles.c (handles),
- * mapped_places.c (reservations and mappings), mapped_access.c (which devices may access
- * them), mapped_ranges.c (ranges of mapped memory, contents).
+ * mapped_reservations.c (reservations and mappings), mapped_access.c (which devices may
+ * access them), mapped_ranges.c (ranges of mapped memory, contents).
  *
  * Functions with a `result` return false if the driver itself must serve the call. They
  * require the guard and a saved errno.
@@ -22,7 +22,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                         const CUmemAllocationProp *properties, unsigned long long flags,
                         CUresult *result);
 /* Records a handle that the driver has made or imported, for the program to map. */
-void pump_mapped_waits(CUmemGenericAllocationHandle handle);
+void pump_mapped_note_real(CUmemGenericAllocationHandle handle);
 bool pump_mapped_release(CUmemGenericAllocationHandle *handle, CUresult *result);
 bool pump_mapped_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address,
                         CUresult *result);
@@ -49,7 +49,7 @@ bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t 
  * If it only showed that it cannot be made, the handle stays pageable. */
 void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded);
 
-/* ---- addresses (mapped_places.c) -------------------------------------------------- */
+/* ---- addresses (mapped_reservations.c) ------------------------------------------- */
 
 bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
                          unsigned long long flags, CUresult *result);
@@ -68,14 +68,14 @@ bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *loca
 /* ---- look-ups by address -------------------------------------- */
 
 /* Served reservations; if there are none, the functions below need not be called. */
-extern uint32_t pump_mapped_places;
+extern uint32_t pump_mapped_reservations;
 
 /* Returns whether the address is in a reservation. */
-bool pump_mapped_holds(CUdeviceptr address);
+bool pump_mapped_contains(CUdeviceptr address);
 
 /* Returns whether [address, +bytes) touches reserved bytes that no device may access. A
  * copy there would be refused without pump. */
-bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes);
+bool pump_mapped_touches_gap(CUdeviceptr address, uint64_t bytes);
 
 /* Finds the accessible memory (`live`), or the gap in it, around an address; false
  * outside of reservations. The virtual driver calls this through pump_pool_piece, under

@@ -28,16 +28,17 @@ static void set_one(struct mapped_mapping *mapping, const CUmemAccessDesc *acces
 static void note_peers(const struct mapped_mapping *mapping) {
   bool ours;
   const struct mapped_handle *handle = mapped_handle_find(mapping->handle, &ours);
-  if ((mapping->readers & ~(1u << handle->device)) != 0) pump_peer_reaches(handle->device);
+  if ((mapping->readers & ~(1u << handle->device)) != 0)
+    pump_peer_note_device(handle->device);
 }
 
 bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
                             const CUmemAccessDesc *access, size_t count, CUresult *result) {
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool ours = mapped_place_at(address) != NULL;
+  bool ours = mapped_reservation_at(address) != NULL;
   *result =
-      !ours || mapped_filled(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      !ours || mapped_is_filled(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (*result == CUDA_SUCCESS && !valid_access(access, count))
     *result =
         access == NULL || count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
@@ -55,9 +56,9 @@ bool pump_mapped_set_access(CUdeviceptr address, size_t bytes,
 
 bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *location,
                             CUdeviceptr address, CUresult *result) {
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool ours = mapped_place_at(address) != NULL;
+  bool ours = mapped_reservation_at(address) != NULL;
   const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
   bool known = mapping != NULL && flags != NULL && location != NULL;
   if (known) {
@@ -75,12 +76,12 @@ bool pump_mapped_get_access(unsigned long long *flags, const CUmemLocation *loca
 
 /* ---- look-ups by address -------------------------------------- */
 
-bool pump_mapped_holds(CUdeviceptr address) {
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+bool pump_mapped_contains(CUdeviceptr address) {
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool holds = mapped_span_find(&mapped_places, address) != NULL;
+  bool found = mapped_span_find(&mapped_reservations, address) != NULL;
   pthread_mutex_unlock(&mapped_lock);
-  return holds;
+  return found;
 }
 
 static bool accessible(const struct mapped_mapping *mapping) {
@@ -88,10 +89,10 @@ static bool accessible(const struct mapped_mapping *mapping) {
 }
 
 /* Returns the accessible mappings without a gap around number `i`. */
-static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
+static struct mapped_span run_of(size_t i, const struct mapped_reservation *reserved) {
   struct mapped_span run = *(struct mapped_span *)mapped_span_at(&mapped_mappings, i);
   const struct mapped_mapping *mapping;
-  for (size_t at = i; at-- > 0 && run.base > place->base; run.base = mapping->base) {
+  for (size_t at = i; at-- > 0 && run.base > reserved->base; run.base = mapping->base) {
     mapping = mapped_span_at(&mapped_mappings, at);
     if (mapping->base + mapping->bytes != run.base || !accessible(mapping)) break;
     run.bytes += mapping->bytes;
@@ -99,7 +100,8 @@ static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
   for (size_t at = i + 1; at < mapped_mappings.count; at++) {
     uint64_t end = run.base + run.bytes;
     mapping = mapped_span_at(&mapped_mappings, at);
-    if (mapping->base != end || end == place->base + place->bytes || !accessible(mapping))
+    if (mapping->base != end || end == reserved->base + reserved->bytes ||
+        !accessible(mapping))
       break;
     run.bytes += mapping->bytes;
   }
@@ -108,8 +110,8 @@ static struct mapped_span run_of(size_t i, const struct mapped_place *place) {
 
 /* Returns the gap from the address to the next accessible mapping, from number `i` on. */
 static struct mapped_span gap_from(uint64_t address, size_t i,
-                                   const struct mapped_place *place) {
-  uint64_t end = place->base + place->bytes;
+                                   const struct mapped_reservation *reserved) {
+  uint64_t end = reserved->base + reserved->bytes;
   for (; i < mapped_mappings.count; i++) {
     const struct mapped_mapping *mapping = mapped_span_at(&mapped_mappings, i);
     if (!accessible(mapping)) continue;
@@ -120,30 +122,32 @@ static struct mapped_span gap_from(uint64_t address, size_t i,
 }
 
 bool pump_mapped_piece(CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live) {
-  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_places) == 0)) return false;
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_reservations) == 0)) return false;
   pthread_mutex_lock(&mapped_spans_lock);
-  const struct mapped_place *place = mapped_span_find(&mapped_places, address);
-  if (place != NULL) {
+  const struct mapped_reservation *reserved =
+      mapped_span_find(&mapped_reservations, address);
+  if (reserved != NULL) {
     size_t i = mapped_span_index(&mapped_mappings, address);
     const struct mapped_mapping *mapping = mapped_span_at(&mapped_mappings, i);
     *live = i < mapped_mappings.count && mapping->base <= address && accessible(mapping);
-    struct mapped_span piece = *live ? run_of(i, place) : gap_from(address, i, place);
+    struct mapped_span piece = *live ? run_of(i, reserved) : gap_from(address, i, reserved);
     *base = piece.base;
     *bytes = piece.bytes;
   }
   pthread_mutex_unlock(&mapped_spans_lock);
-  return place != NULL;
+  return reserved != NULL;
 }
 
-bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {
-  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_places) == 0) || bytes == 0 ||
+bool pump_mapped_touches_gap(CUdeviceptr address, uint64_t bytes) {
+  if (PUMP_LIKELY(PUMP_LOAD(&pump_mapped_reservations) == 0) || bytes == 0 ||
       address > PUMP_ADDRESS_END - bytes)
     return false;
   const struct mapped_mapping *mapping;
   uint64_t at = address, end = address + bytes;
   pthread_mutex_lock(&mapped_lock);
-  const struct mapped_place *place = mapped_span_within(&mapped_places, at, bytes);
-  if (place == NULL) at = end;
+  const struct mapped_reservation *reserved =
+      mapped_span_within(&mapped_reservations, at, bytes);
+  if (reserved == NULL) at = end;
   while (at < end && (mapping = mapped_span_find(&mapped_mappings, at)) != NULL &&
          mapping->readers != 0)
     at = mapping->base + mapping->bytes;
@@ -153,7 +157,7 @@ bool pump_mapped_gap(CUdeviceptr address, uint64_t bytes) {
 
 bool pump_mapped_find(CUdeviceptr address, struct pump_mapping *found) {
   bool ours = false;
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
   const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
   if (mapping != NULL) {

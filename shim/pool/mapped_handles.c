@@ -11,16 +11,16 @@
 #include "shim/base/key_table.h"
 #include "shim/memory/rules.h"
 
-#define PLACES (1u << 16)
+#define BUCKETS (1u << 16)
 #define KEY_BEGIN (0x9e4dull << 48) /* keys are KEY_BEGIN + 1, KEY_BEGIN + 2, ... */
 #define KEY_MASK (0xffffull << 48)
 
 pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t mapped_yield_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t mapped_real_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Guarded by mapped_lock. */
-static struct mapped_handle handle_places[PLACES];
-static struct pump_table handles = PUMP_TABLE(handle_places);
+static struct mapped_handle handle_buckets[BUCKETS];
+static struct pump_table handles = PUMP_TABLE(handle_buckets);
 static uint64_t made;
 
 /* The driver's answers for each kind of memory; see asked(). */
@@ -38,6 +38,7 @@ static uint64_t waiting[WAITING];
 static uint32_t waiting_count;
 
 struct mapped_handle *mapped_handle_find(uint64_t key, bool *ours) {
+  PUMP_ASSERT(pump_is_locked(&mapped_lock), "mapped_lock guards the handles");
   *ours = (key & KEY_MASK) == KEY_BEGIN;
   return *ours ? pump_table_find(&handles, key) : NULL;
 }
@@ -110,13 +111,13 @@ static struct kind asked(const CUmemAllocationProp *properties) {
 static int admit(uint32_t device, uint64_t bytes) {
   int admitted = pump_limit_try(device, bytes);
   if (admitted != -ENOMEM) return admitted;
-  pump_pool_relieve(device);
+  pump_pool_free_idle(device);
   return pump_limit_admit(device, bytes);
 }
 
 static void account(uint32_t device, int64_t bytes) {
   pthread_mutex_lock(&pump_range_lock);
-  pump_device_account(device, bytes, 0);
+  pump_device_add_bytes(device, bytes, 0);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -132,7 +133,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
   bool ready = pump_device_converts(device); /* else the limit may be unknown yet */
   int admitted = ready ? admit(device, bytes) : pump_limit_try(device, bytes);
   if (admitted != 0 && !ready) return false;
-  if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   if (admitted != 0) {
     if (admitted == -ENOSPC) pump_limit_explain(device, bytes);
     *result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -159,28 +160,29 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
 
 void mapped_home_leave(struct mapped_handle *handle) {
   uint64_t counted = 0, from = handle->home, bytes = handle->home_bytes;
-  struct mapped_place *place = mapped_span_find(&mapped_places, from);
+  struct mapped_reservation *reserved = mapped_span_find(&mapped_reservations, from);
   mapped_span_remove(&mapped_homes, mapped_span_find(&mapped_homes, from));
   handle->home = 0;
-  if (place->managed != 0) {
-    mapped_contents_dead(place, from, bytes);
+  if (reserved->managed != 0) {
+    mapped_contents_discard(reserved, from, bytes);
     counted = mapped_set_left(from, bytes, 1);
   }
   pump_limit_return(handle->device, bytes - counted);
-  place->homes--;
-  mapped_place_settle(place);
+  PUMP_ASSERT(reserved->homes != 0, "a reservation counts the contents in it");
+  reserved->homes--;
+  mapped_reservation_settle(reserved);
 }
 
 void mapped_handle_settle(struct mapped_handle *handle) {
   if (handle->references != 0 || handle->mapped) return;
   if (handle->real == 0) {
-    uint64_t beside_bytes = handle->bytes;
+    uint64_t elsewhere_bytes = handle->bytes;
     account(handle->device, -(int64_t)handle->bytes);
     if (handle->home != 0) {
-      beside_bytes -= handle->home_bytes;
+      elsewhere_bytes -= handle->home_bytes;
       mapped_home_leave(handle);
     }
-    pump_limit_return(handle->device, beside_bytes);
+    pump_limit_return(handle->device, elsewhere_bytes);
   }
   pump_table_take_out(&handles, handle);
 }
@@ -190,22 +192,22 @@ bool pump_mapped_release(CUmemGenericAllocationHandle *key, CUresult *result) {
   CUmemGenericAllocationHandle real = 0;
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
-  bool held = handle != NULL && handle->references != 0;
-  if (held && --handle->references == 0) {
+  bool referenced = handle != NULL && handle->references != 0;
+  if (referenced && --handle->references == 0) {
     real = handle->real; /* the driver's handle has one reference */
     mapped_handle_settle(handle);
   }
-  if (!ours || real != 0) mapped_waits_no_more(ours ? real : *key);
+  if (!ours || real != 0) mapped_forget_waiting(ours ? real : *key);
   pthread_mutex_unlock(&mapped_lock);
   mapped_free_pending();
   if (real != 0) *key = real;
-  *result = held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  *result = referenced ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return ours && real == 0;
 }
 
 bool pump_mapped_retain(CUmemGenericAllocationHandle *key, CUdeviceptr address,
                         CUresult *result) {
-  if (key == NULL || !pump_mapped_holds(address)) return false;
+  if (key == NULL || !pump_mapped_contains(address)) return false;
   bool ours;
   pthread_mutex_lock(&mapped_lock);
   const struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, address);
@@ -235,20 +237,20 @@ bool pump_mapped_properties(CUmemAllocationProp *properties,
 /* ---- memory that is, or becomes, the driver's -------------------------------- */
 
 /* Skips handles of libraries in the rules: these map them at the driver's addresses. */
-void pump_mapped_waits(CUmemGenericAllocationHandle handle) {
+void pump_mapped_note_real(CUmemGenericAllocationHandle handle) {
   if (pump_rule_mapped()) return;
   pthread_mutex_lock(&mapped_lock);
   if (waiting_count < WAITING) waiting[waiting_count++] = handle;
   pthread_mutex_unlock(&mapped_lock);
 }
 
-bool mapped_one_waits(void) {
+bool mapped_take_waiting(void) {
   if (waiting_count == 0) return false;
   waiting_count--;
   return true;
 }
 
-void mapped_waits_no_more(uint64_t real) {
+void mapped_forget_waiting(uint64_t real) {
   for (uint32_t i = 0; i < waiting_count; i++)
     if (waiting[i] == real) waiting[i--] = waiting[--waiting_count];
 }
@@ -268,7 +270,7 @@ static void become_real(struct mapped_handle *handle, uint64_t real) {
   handle->real = real;
 }
 
-CUresult mapped_handle_yield(struct mapped_handle *handle) {
+CUresult mapped_handle_become_real(struct mapped_handle *handle) {
   CUmemGenericAllocationHandle real;
   CUresult result = make_real(handle, &real);
   if (result == CUDA_SUCCESS) become_real(handle, real);
@@ -291,11 +293,11 @@ static bool lend(struct pump_mapped_loan *loan, CUresult *result) {
 
 bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
                       CUresult *result) {
-  pthread_mutex_lock(&mapped_yield_lock);
+  pthread_mutex_lock(&mapped_real_lock);
   pthread_mutex_lock(&mapped_lock);
   bool can = lend(loan, result);
   pthread_mutex_unlock(&mapped_lock);
-  if (!loan->lent) pthread_mutex_unlock(&mapped_yield_lock);
+  if (!loan->lent) pthread_mutex_unlock(&mapped_real_lock);
   if (*result == CUDA_ERROR_NOT_SUPPORTED)
     mapped_explain(call, "CUDA cannot share memory that pump made pageable", said);
   return can;
@@ -308,9 +310,9 @@ void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {
   bool kept = succeeded && handle != NULL; /* NULL: released by another thread */
   if (kept) become_real(handle, loan->real);
   pthread_mutex_unlock(&mapped_lock);
-  pthread_mutex_unlock(&mapped_yield_lock);
+  pthread_mutex_unlock(&mapped_real_lock);
   if (kept)
-    pump_mapped_waits(loan->real);
+    pump_mapped_note_real(loan->real);
   else
     pump_real.cuMemRelease(loan->real);
 }
@@ -321,7 +323,7 @@ bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
   pthread_mutex_lock(&mapped_lock);
   for (unsigned int i = 0; list != NULL && i < count && !ours; i++) {
     mapped_handle_find(list[i].memHandle.memHandle, &ours);
-    mapped_waits_no_more(list[i].memHandle.memHandle);
+    mapped_forget_waiting(list[i].memHandle.memHandle);
   }
   pthread_mutex_unlock(&mapped_lock);
   if (ours)

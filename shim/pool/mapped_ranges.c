@@ -12,8 +12,8 @@ struct mapped_spans mapped_ranges = {.record_bytes = sizeof(struct mapped_range)
 static void say_untracked(void) {
   static uint32_t said;
   pump_log_once(&said, PUMP_LOG_WARNING,
-                "mapped memory runs on demand paging: pump cannot track its range (the "
-                "range table is full, or memory is short)");
+                "mapped memory runs on demand paging: pump cannot track its range, because "
+                "memory is short or there are too many ranges. Map fewer, larger ones");
 }
 
 static bool add_range(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context) {
@@ -34,8 +34,8 @@ static bool add_range(uint64_t base, uint64_t bytes, uint32_t device, CUcontext 
   range->slot = info.slot;
   range->generation = info.generation;
   range->mapped_bytes = bytes;
-  pump_peer_settle(&info);
-  pump_populate(info.slot, info.generation);
+  pump_peer_keep_on_device(&info);
+  pump_populate_add(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return true;
 }
@@ -66,12 +66,12 @@ static void refill(struct mapped_mapping *mapping) {
     return;
   mapping->in_range = true;
   range->mapped_bytes += mapping->bytes;
-  pump_populate(range->slot, range->generation);
+  pump_populate_add(range->slot, range->generation);
 }
 
 void mapped_ranges_add(uint64_t base, uint64_t bytes) {
   CUcontext context =
-      ((struct mapped_place *)mapped_span_find(&mapped_places, base))->context;
+      ((struct mapped_reservation *)mapped_span_find(&mapped_reservations, base))->context;
   uint64_t end = base + bytes;
   for (uint64_t at = base; at < end;) {
     struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
@@ -131,14 +131,15 @@ static bool discard(CUcontext context, CUdeviceptr address, size_t bytes) {
   return done;
 }
 
-void mapped_contents_dead(const struct mapped_place *place, uint64_t base, uint64_t bytes) {
+void mapped_contents_discard(const struct mapped_reservation *reserved, uint64_t base,
+                             uint64_t bytes) {
   const struct mapped_range *range = mapped_span_find(&mapped_ranges, base);
   if (range == NULL) {
-    discard(place->context, base, bytes);
+    discard(reserved->context, base, bytes);
     return;
   }
   bool closed = pump_slot_close(range->slot); /* false: an executor is working there */
-  bool discarded = closed && discard(place->context, base, bytes);
+  bool discarded = closed && discard(reserved->context, base, bytes);
   pump_slot_open(range->slot);
   pump_event_block(discarded ? PUMP_EVENT_DISCARDED : PUMP_EVENT_DEAD, range->slot,
                    base - range->base, bytes);

@@ -17,7 +17,7 @@ extern pthread_mutex_t mapped_spans_lock;
 
 struct mapped_spans {
   char *records;
-  size_t record_bytes, count, room;
+  size_t record_bytes, count, capacity;
 };
 struct mapped_span {
   uint64_t base, bytes;
@@ -61,15 +61,15 @@ static inline void *mapped_span_add(struct mapped_spans *spans, uint64_t base,
                                     uint64_t bytes) {
   if (mapped_span_within(spans, base, bytes) != NULL) return NULL;
   pthread_mutex_lock(&mapped_spans_lock);
-  if (spans->count == spans->room) {
-    size_t room = spans->room == 0 ? 64 : 2 * spans->room;
-    char *grown = realloc(spans->records, room * spans->record_bytes);
+  if (spans->count == spans->capacity) {
+    size_t capacity = spans->capacity == 0 ? 64 : 2 * spans->capacity;
+    char *grown = realloc(spans->records, capacity * spans->record_bytes);
     if (grown == NULL) {
       pthread_mutex_unlock(&mapped_spans_lock);
       return NULL;
     }
     spans->records = grown;
-    spans->room = room;
+    spans->capacity = capacity;
   }
   size_t i = mapped_span_index(spans, base);
   struct mapped_span *span = mapped_span_at(spans, i);
@@ -95,7 +95,7 @@ static inline void mapped_span_remove(struct mapped_spans *spans, void *span) {
 static inline void mapped_spans_reset(struct mapped_spans *spans) {
   free(spans->records);
   spans->records = NULL;
-  spans->count = spans->room = 0;
+  spans->count = spans->capacity = 0;
 }
 
 #endif

@@ -26,7 +26,7 @@ struct mapped_handle {
   CUmemGenericAllocationHandle real; /* handle of the driver that it has become */
 };
 
-struct mapped_place { /* a reservation of addresses */
+struct mapped_reservation { /* a reservation of addresses */
   uint64_t base, bytes;
   CUdeviceptr managed; /* managed allocation; 0: ended with its context */
   CUcontext context;
@@ -57,11 +57,12 @@ struct mapped_range { /* range table entry: mappings that became accessible in o
 /* All guarded by mapped_lock, which is held across every driver call except cuMemFree.
  * Taken before the locks of ranges and limit. */
 extern pthread_mutex_t mapped_lock;
-extern struct mapped_spans mapped_places, mapped_mappings, mapped_homes, mapped_ranges;
+extern struct mapped_spans mapped_reservations, mapped_mappings, mapped_homes,
+    mapped_ranges;
 
 /* Held while it is undecided whether memory becomes the driver's. Taken before
  * mapped_lock. */
-extern pthread_mutex_t mapped_yield_lock;
+extern pthread_mutex_t mapped_real_lock;
 
 /* ---- mapped_handles.c: under the lock ------------------------------ */
 
@@ -74,25 +75,25 @@ void mapped_handle_settle(struct mapped_handle *handle);
 void mapped_home_leave(struct mapped_handle *handle);
 /* Backs the handle with memory that the real driver creates. Requires that pump holds no
  * contents of the handle (`home` is 0). */
-CUresult mapped_handle_yield(struct mapped_handle *handle);
+CUresult mapped_handle_become_real(struct mapped_handle *handle);
 /* Returns whether a handle of the driver is not mapped yet, and forgets that handle. */
-bool mapped_one_waits(void);
-void mapped_waits_no_more(uint64_t real);
+bool mapped_take_waiting(void);
+void mapped_forget_waiting(uint64_t real);
 void mapped_handles_reset(void);
 /* Logs one line, if the flag is 0: which call fails, why, and what to do. */
 void mapped_explain(const char *call, const char *why, uint32_t *said);
 
-/* ---- mapped_places.c: under the lock ------------------------------ */
+/* ---- mapped_reservations.c: under the lock ------------------------------ */
 
 /* Returns the reservation that the program may use at that address, or NULL. */
-struct mapped_place *mapped_place_at(CUdeviceptr address);
+struct mapped_reservation *mapped_reservation_at(CUdeviceptr address);
 /* Returns whether whole mappings fill [base, +bytes). */
-bool mapped_filled(uint64_t base, uint64_t bytes);
+bool mapped_is_filled(uint64_t base, uint64_t bytes);
 /* Counts blocks as left, or not as left. Returns how many bytes have changed. */
 uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left);
 /* Ends a reservation that the program has freed, if it is not the home of a handle.
  * mapped_free_pending must follow, which frees its managed memory. */
-void mapped_place_settle(struct mapped_place *place);
+void mapped_reservation_settle(struct mapped_reservation *reserved);
 /* Frees the managed memory of ended reservations. Called without the lock. */
 void mapped_free_pending(void);
 
@@ -103,7 +104,8 @@ void mapped_ranges_add(uint64_t base, uint64_t bytes);
 /* Removes an ended mapping from its range, which ends with its last mapping. */
 void mapped_ranges_leave(const struct mapped_mapping *mapping);
 /* Marks contents as worthless, so that nothing copies them. */
-void mapped_contents_dead(const struct mapped_place *place, uint64_t base, uint64_t bytes);
+void mapped_contents_discard(const struct mapped_reservation *reserved, uint64_t base,
+                             uint64_t bytes);
 /* Forgets ranges that have ended with their context. */
 void mapped_ranges_forget(uint64_t base, uint64_t bytes);
 CUresult mapped_contents_copy(uint64_t to, uint64_t from, uint64_t bytes);

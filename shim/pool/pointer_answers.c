@@ -39,7 +39,7 @@ bool pump_pointer_see(CUdeviceptr address, struct pump_pointer *seen) {
 bool pump_pointer_beyond(CUdeviceptr address, uint64_t bytes) {
   struct pump_hit hit;
   struct pump_pool_block block;
-  if (pump_mapped_gap(address, bytes)) return true;
+  if (pump_mapped_touches_gap(address, bytes)) return true;
   if (bytes == 0 || !converted(address, &hit)) return false;
   uint64_t offset = address - hit.base;
   if (bytes > hit.length_bytes - offset) return false; /* the driver refuses it */

@@ -38,7 +38,7 @@ bool pump_pool_free_now(CUdeviceptr address, CUresult *result);
 
 /* Gives idle memory of the device back to the driver, before memory is refused. Waits for
  * the device if there is any, as every cuMemFree does. */
-void pump_pool_relieve(uint32_t device);
+void pump_pool_free_idle(uint32_t device);
 
 /* ---- look-ups by address --------------------------------------------------- */
 
@@ -85,19 +85,20 @@ void pump_pointer_correct(CUpointer_attribute attribute, void *data,
 bool pump_pool_serves(CUmemoryPool *pool, uint32_t device);
 
 /* Records a pool that the program has made with those properties. */
-void pump_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
+void pump_pool_note_created(CUmemoryPool pool, const CUmemPoolProps *properties);
 
 /* Warns once that a pool that processes share stays the driver's. */
-void pump_pool_shared(void);
+void pump_pool_warn_of_sharing(void);
 
 /* State kept during the real call that destroys a pool. */
-struct pump_pool_closed {
+struct pump_pool_finish_destroy {
   bool was_made, arenas[POOL_ARENAS];
   uint32_t device;
 };
-void pump_pool_close(CUmemoryPool pool, struct pump_pool_closed *closed);
-void pump_pool_closed(CUmemoryPool pool, const struct pump_pool_closed *closed,
-                      bool destroyed);
+void pump_pool_detach(CUmemoryPool pool, struct pump_pool_finish_destroy *closed);
+void pump_pool_finish_destroy(CUmemoryPool pool,
+                              const struct pump_pool_finish_destroy *closed,
+                              bool destroyed);
 
 /* Gives back idle memory that exceeds `keep_bytes`. */
 void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
@@ -106,17 +107,17 @@ void pump_pool_trim_to(CUmemoryPool pool, size_t keep_bytes);
 bool pump_pool_usage(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t *bytes);
 /* Applies an attribute that the program has set: resets a high-water mark or reads the
  * release threshold. */
-void pump_pool_set(CUmemoryPool pool, CUmemPool_attribute attribute);
+void pump_pool_apply_attribute(CUmemoryPool pool, CUmemPool_attribute attribute);
 
 /* Not 0: the driver's pools would give memory back once the program waits. */
 extern uint32_t pump_pool_keeps;
 /* Counts that memory as given back. */
-void pump_pool_let_go(void);
+void pump_pool_release_kept(void);
 /* Passes on the answer of a call with which the program has waited for the GPU. */
 static inline CUresult pump_pool_waited(CUresult result) {
   if (PUMP_UNLIKELY(PUMP_LOAD(&pump_pool_keeps) != 0) && result == CUDA_SUCCESS &&
       !pump_inert())
-    pump_pool_let_go();
+    pump_pool_release_kept();
   return result;
 }
 /* Returns the bytes in the device's ranges that the driver's pools would return. */
@@ -127,11 +128,11 @@ void pump_pool_capture_begins(void);
 
 /* ---- dead memory (pool_dead.c): only for the marker thread ------------------- */
 
-/* Returns whether it is time for pump_pool_dead_tick, with `context` current. */
-bool pump_pool_dead_due(CUcontext context, uint64_t now_ns);
-void pump_pool_dead_tick(CUcontext context, uint64_t now_ns);
+/* Returns whether it is time for pump_pool_discard_dead, with `context` current. */
+bool pump_pool_discard_is_due(CUcontext context, uint64_t now_ns);
+void pump_pool_discard_dead(CUcontext context, uint64_t now_ns);
 /* Ends quarantines before the marker thread leaves the context. */
-void pump_pool_dead_leave(CUcontext context);
+void pump_pool_finish_discards(CUcontext context);
 
 /* ---- ends ------------------------------------------------------------------- */
 

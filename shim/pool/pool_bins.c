@@ -12,6 +12,9 @@ static struct pool_bins *bins_of(const struct pool_piece_node *piece) {
 }
 
 void pool_bin_put(struct pool_piece_node *piece) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the pieces");
+  PUMP_ASSERT(!piece->live && !piece->quarantined,
+              "pieces in bins are free, not in quarantine");
   struct pool_bins *bins = bins_of(piece);
   uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
   struct pool_piece_node **first = &bins->first[kind][bin];
@@ -25,6 +28,8 @@ void pool_bin_put(struct pool_piece_node *piece) {
 void pool_bin_remove(struct pool_piece_node *piece) {
   struct pool_bins *bins = bins_of(piece);
   uint32_t kind = piece->segment->kind, bin = pool_bin(piece->length_bytes);
+  PUMP_ASSERT((piece->prev != NULL ? piece->prev->next : bins->first[kind][bin]) == piece,
+              "a piece is in the bin of its length, kind and stream");
   if (piece->prev != NULL)
     piece->prev->next = piece->next;
   else

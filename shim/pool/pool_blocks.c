@@ -1,7 +1,6 @@
 /* pool_blocks.c - pieces of segments: cuts, joins, hands out, takes back.
  *
- * Plain data under the pool's lock: it calls no driver function and reads no clock.
- */
+ * Plain data under the pool's lock: it calls no driver function and reads no clock. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +40,7 @@ static void drop_node(struct pool_piece_node *node) {
 static void queue_put(struct pool_piece_node *piece) {
   if (piece->stream == 0) return;
   struct pool_stream *stream = &piece->segment->arena->streams[piece->stream - 1];
+  PUMP_ASSERT(piece->order <= stream->frees, "a piece names a past free of its stream");
   piece->older = stream->newest; /* usually older than `piece`, except if it was joined */
   while (piece->older != NULL && piece->older->order > piece->order)
     piece->older = piece->older->older;
@@ -82,6 +82,7 @@ struct pool_piece_node *pool_live_at(uint64_t base) {
 }
 
 static void live_put(struct pool_piece_node *piece) {
+  PUMP_ASSERT(pool_live_at(piece->base) == NULL, "one live piece begins at an address");
   struct pool_piece_node **chain = live_chain(piece->base);
   piece->next = *chain;
   *chain = piece;
@@ -97,6 +98,12 @@ static void live_remove(struct pool_piece_node *piece) {
 
 static uint64_t offset_of(const struct pool_piece_node *piece) {
   return piece->base - piece->segment->base;
+}
+
+static bool is_followed(const struct pool_piece_node *piece) {
+  uint64_t segment_end = piece->segment->base + piece->segment->length_bytes;
+  return piece->base + piece->length_bytes ==
+         (piece->after != NULL ? piece->after->base : segment_end);
 }
 
 /* Cuts the first `length_bytes` off a piece that is in no bin; NULL: out of memory. */
@@ -118,22 +125,24 @@ static struct pool_piece_node *cut(struct pool_piece_node *piece, uint64_t lengt
   piece->base += length_bytes;
   piece->length_bytes -= length_bytes;
   pool_map_begin(piece->segment->map, offset_of(piece), true);
+  PUMP_ASSERT(is_followed(front), "pieces fill their segment");
   return front;
 }
 
 /* Joins a piece with the next one; both are in no bin and no queue. */
 static void join(struct pool_piece_node *piece) {
-  struct pool_piece_node *behind = piece->after;
-  pool_map_begin(piece->segment->map, offset_of(behind), false);
-  piece->length_bytes += behind->length_bytes;
-  piece->after = behind->after;
+  struct pool_piece_node *next = piece->after;
+  pool_map_begin(piece->segment->map, offset_of(next), false);
+  piece->length_bytes += next->length_bytes;
+  piece->after = next->after;
   if (piece->after != NULL) piece->after->before = piece;
-  if (behind->order > piece->order) piece->order = behind->order;
-  drop_node(behind);
+  if (next->order > piece->order) piece->order = next->order;
+  drop_node(next);
+  PUMP_ASSERT(is_followed(piece), "pieces fill their segment");
 }
 
-static bool joins(const struct pool_piece_node *neighbour, uint32_t stream) {
-  if (neighbour == NULL || neighbour->live || neighbour->aside) return false;
+static bool may_join(const struct pool_piece_node *neighbour, uint32_t stream) {
+  if (neighbour == NULL || neighbour->live || neighbour->quarantined) return false;
   if (neighbour->segment->arena->apart && (neighbour->stream != 0 || stream != 0))
     return false;
   return neighbour->stream == stream || neighbour->stream == 0;
@@ -147,11 +156,11 @@ static void withdraw(struct pool_piece_node *piece) {
 /* Puts a piece that is in no bin among the free ones of piece->stream, joined with its
  * neighbours if possible. Returns the joined piece. */
 static struct pool_piece_node *put_free(struct pool_piece_node *piece) {
-  if (joins(piece->after, piece->stream)) {
+  if (may_join(piece->after, piece->stream)) {
     withdraw(piece->after);
     join(piece);
   }
-  if (joins(piece->before, piece->stream)) {
+  if (may_join(piece->before, piece->stream)) {
     struct pool_piece_node *front = piece->before;
     withdraw(front);
     front->stream = piece->stream;
@@ -163,13 +172,13 @@ static struct pool_piece_node *put_free(struct pool_piece_node *piece) {
   return piece;
 }
 
-void pool_settle(struct pool_arena *arena) {
+void pool_join_all(struct pool_arena *arena) {
   arena->apart = false;
   for (struct pool_segment *segment = arena->segments; segment != NULL;
        segment = segment->next)
     for (struct pool_piece_node *piece = segment->first; piece != NULL;
          piece = piece->after) {
-      if (piece->live || piece->aside) continue;
+      if (piece->live || piece->quarantined) continue;
       withdraw(piece);
       piece = put_free(piece);
     }
@@ -183,6 +192,7 @@ static void count_pages(const struct pool_piece_node *piece, int change, uint64_
   uint64_t last = (offset_of(piece) + piece->length_bytes - 1) / PUMP_BLOCK_BYTES;
   for (uint64_t i = first; i <= last; i++) {
     struct pool_page *page = &piece->segment->pages[i];
+    PUMP_ASSERT(change > 0 || page->live != 0, "a block counts its live pieces");
     page->live += (uint32_t)change;
     if (page->live != 0) continue;
     page->freed_ns = now_ns;
@@ -190,10 +200,11 @@ static void count_pages(const struct pool_piece_node *piece, int change, uint64_
   }
 }
 
-struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
-                                  uint64_t requested_bytes) {
+struct pool_piece_node *pool_hand_out(struct pool_piece_node *piece, uint64_t length_bytes,
+                                      uint64_t requested_bytes) {
   struct pool_arena *arena = piece->segment->arena;
   struct pool_piece_node *taken = piece;
+  PUMP_ASSERT(!piece->live && !piece->quarantined, "memory is handed out once");
   if (piece->length_bytes > length_bytes) {
     pool_bin_remove(piece);
     taken = cut(piece, length_bytes);
@@ -209,12 +220,12 @@ struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length
   count_pages(taken, 1, 0);
   pool_map_live(taken->segment->map, offset_of(taken), true);
   arena->handed_bytes += taken->length_bytes;
-  pool_figures_grow(arena, taken->length_bytes);
+  pool_usage_add(arena, taken->length_bytes);
   return taken;
 }
 
-static bool is_for(const struct pool_piece_node *piece, uint32_t stream) {
-  return piece != NULL && !piece->live && !piece->aside &&
+static bool is_free_for(const struct pool_piece_node *piece, uint32_t stream) {
+  return piece != NULL && !piece->live && !piece->quarantined &&
          (piece->stream == 0 || piece->stream == stream);
 }
 
@@ -223,10 +234,10 @@ struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offs
   struct pool_piece_node *piece = segment->first;
   while (piece != NULL && offset_of(piece) + piece->length_bytes <= offset_bytes)
     piece = piece->after;
-  if (!is_for(piece, stream)) return NULL;
+  if (!is_free_for(piece, stream)) return NULL;
   /* A clean piece and one of the stream may be next to each other. */
   while (offset_of(piece) + piece->length_bytes < offset_bytes + length_bytes) {
-    if (!is_for(piece->after, stream)) return NULL;
+    if (!is_free_for(piece->after, stream)) return NULL;
     withdraw(piece->after);
     withdraw(piece);
     if (piece->stream == 0) piece->stream = piece->after->stream;
@@ -237,8 +248,9 @@ struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offs
   return piece;
 }
 
-struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t offset_bytes,
-                                     uint64_t length_bytes, uint64_t requested_bytes) {
+struct pool_piece_node *pool_hand_out_at(struct pool_piece_node *piece,
+                                         uint64_t offset_bytes, uint64_t length_bytes,
+                                         uint64_t requested_bytes) {
   uint64_t before_bytes = offset_bytes - offset_of(piece);
   if (before_bytes != 0) {
     pool_bin_remove(piece);
@@ -248,7 +260,7 @@ struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t off
     pool_bin_put(front);
     queue_put(front);
   }
-  return pool_take(piece, length_bytes, requested_bytes);
+  return pool_hand_out(piece, length_bytes, requested_bytes);
 }
 
 /* Returns the blocks that the piece touches and that hold nothing live. */
@@ -262,9 +274,9 @@ static struct pool_span dead_span(const struct pool_piece_node *piece) {
                             .length_bytes = (end - first) * PUMP_BLOCK_BYTES};
 }
 
-void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
-               uint64_t now_ns, struct pool_span *died) {
-  pool_figures_shrink(piece->segment->arena, piece->length_bytes);
+void pool_take_back(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
+                    uint64_t now_ns, struct pool_span *died) {
+  pool_usage_subtract(piece->segment->arena, piece->length_bytes);
   live_remove(piece);
   pool_map_live(piece->segment->map, offset_of(piece), false);
   count_pages(piece, -1, now_ns);
@@ -275,7 +287,7 @@ void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
   put_free(piece);
 }
 
-void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order) {
+void pool_mark_clean(struct pool_arena *arena, uint32_t stream, uint64_t order) {
   struct pool_stream *of = &arena->streams[stream - 1];
   while (of->oldest != NULL && of->oldest->order <= order) {
     struct pool_piece_node *piece = of->oldest;
@@ -310,8 +322,9 @@ static bool find_dead(const struct pool_piece_node *piece, uint64_t before_ns,
 }
 
 /* Cuts [from, to) out of a clean piece; NULL if memory is short. */
-static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t from,
-                                         uint64_t to) {
+static struct pool_piece_node *cut_quarantined(struct pool_piece_node *piece, uint64_t from,
+                                               uint64_t to) {
+  PUMP_ASSERT(piece->stream == 0, "only memory that the GPU is done with is discarded");
   pool_bin_remove(piece);
   if (from > offset_of(piece)) {
     struct pool_piece_node *front = cut(piece, from - offset_of(piece));
@@ -325,24 +338,24 @@ static struct pool_piece_node *set_aside(struct pool_piece_node *piece, uint64_t
     pool_bin_put(piece);
     return NULL;
   }
-  if (run != NULL) run->aside = true;
+  if (run != NULL) run->quarantined = true;
   return run;
 }
 
-uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
-                        struct pool_piece_node **pieces, uint32_t most) {
+uint32_t pool_quarantine(struct pool_arena *arena, uint64_t before_ns,
+                         struct pool_piece_node **pieces, uint32_t most) {
   uint32_t count = 0;
   uint64_t from, to;
   for (uint32_t kind = 0; kind < POOL_KINDS; kind++)
     for (uint32_t bin = pool_bin(PUMP_BLOCK_BYTES); bin < POOL_BINS; bin++) {
       /* If a place were not free at its request, the request would take another's. */
-      if (kind == POOL_LARGE && pool_cycle_follows(arena)) continue;
+      if (kind == POOL_LARGE && pool_cycle_is_known(arena)) continue;
       if ((arena->clean.used[kind][bin / 64] >> bin % 64 & 1) == 0) continue;
       struct pool_piece_node *piece = arena->clean.first[kind][bin], *next;
       for (; piece != NULL && count < most; piece = next) {
         next = piece->next;
         if (!find_dead(piece, before_ns, &from, &to)) continue;
-        struct pool_piece_node *run = set_aside(piece, from, to);
+        struct pool_piece_node *run = cut_quarantined(piece, from, to);
         if (run == NULL) return count;
         pieces[count++] = run;
       }
@@ -350,12 +363,13 @@ uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
   return count;
 }
 
-void pool_unset_aside(struct pool_piece_node *piece, bool discarded) {
+void pool_end_quarantine(struct pool_piece_node *piece, bool discarded) {
   struct pool_page *pages = piece->segment->pages;
   uint64_t first = offset_of(piece) / PUMP_BLOCK_BYTES;
+  PUMP_ASSERT(piece->quarantined, "a quarantine ends once");
   for (uint64_t i = 0; discarded && i < piece->length_bytes / PUMP_BLOCK_BYTES; i++)
     pages[first + i].discarded = 1;
-  piece->aside = false;
+  piece->quarantined = false;
   put_free(piece);
 }
 
@@ -379,8 +393,8 @@ struct pool_span pool_discarded_span(const struct pool_piece_node *piece, uint32
                             .length_bytes = (to - from) * PUMP_BLOCK_BYTES};
 }
 
-void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
-                      uint32_t stream, uint64_t order) {
+void pool_note_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
+                           uint32_t stream, uint64_t order) {
   uint64_t first = span->offset_bytes / PUMP_BLOCK_BYTES;
   for (uint64_t i = 0; i < span->length_bytes / PUMP_BLOCK_BYTES; i++) {
     struct pool_page *page = &piece->segment->pages[first + i];
@@ -392,19 +406,18 @@ void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *spa
   piece->stream = stream;
 }
 
-/* ---- segments --------------------------------------------------------------------------
- */
+/* ---- segments ----------------------------------------------------------------------- */
 
 bool pool_segment_idle(const struct pool_segment *segment) {
   const struct pool_piece_node *piece = segment->first;
-  return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;
+  return piece->after == NULL && !piece->live && !piece->quarantined && piece->stream == 0;
 }
 
 /* Returns an empty map, possibly a reused one, for `words` words of begins, or NULL. */
 static struct pump_pool_map *new_map(uint32_t words) {
   for (struct pump_pool_map **link = &spare_maps; *link != NULL; link = &(*link)->next) {
     struct pump_pool_map *map = *link;
-    if (map->room < words || map->room / 2 > words) continue;
+    if (map->capacity < words || map->capacity / 2 > words) continue;
     *link = map->next;
     PUMP_STORE(&map->words, words);
     return map;
@@ -439,11 +452,11 @@ int pool_segment_open(struct pool_segment *segment) {
   return 0;
 }
 
-void pool_segment_is(struct pool_segment *segment, uint32_t kind) {
+void pool_segment_set_kind(struct pool_segment *segment, uint32_t kind) {
   for (uint32_t pass = 0; pass < 2; pass++) {
     for (struct pool_piece_node *piece = segment->first; piece != NULL;
          piece = piece->after) {
-      if (piece->live || piece->aside) continue;
+      if (piece->live || piece->quarantined) continue;
       if (pass == 0)
         pool_bin_remove(piece);
       else
@@ -464,7 +477,7 @@ void pool_segment_close(struct pool_segment *segment) {
     if (piece->live) {
       arena->used_bytes -= piece->length_bytes;
       live_remove(piece);
-    } else if (!piece->aside) {
+    } else if (!piece->quarantined) {
       withdraw(piece);
     }
     drop_node(piece);
@@ -473,7 +486,7 @@ void pool_segment_close(struct pool_segment *segment) {
   while (*link != segment) link = &(*link)->next;
   *link = segment->next;
   arena->reserved_bytes -= segment->length_bytes;
-  pool_figures_bound(arena);
+  pool_usage_bound(arena);
   segment->map->next = spare_maps;
   spare_maps = segment->map;
   free(segment->pages);

@@ -45,7 +45,7 @@ struct pool_cycle {
   uint64_t count;      /* requests recorded; also the latest one's number */
   uint64_t since;      /* no request after this number is missing */
   uint64_t live_bytes; /* total length of the requests that are not freed */
-  uint64_t look_at;    /* number of the request that starts the next search */
+  uint64_t search_at;  /* number of the request that starts the next search */
   uint64_t backoff;    /* requests until the next search */
   uint32_t tick;       /* counts requests and frees */
   struct step *steps;  /* NULL: no cycle is known */
@@ -92,36 +92,36 @@ struct draft {
   bool keeps;               /* what lives now keeps its place for the next time */
   uint32_t ticks;           /* of the cycle */
   uint32_t cycles;          /* placed as one: several if something outlives one */
-  uint32_t *lives;          /* lifetimes of requests; 0: permanent, or unknown */
+  uint32_t *lifetimes;      /* lifetimes of requests; 0: permanent, or unknown */
   struct step *steps;
   struct pool_item *items;
-  struct pool_room *rooms;
+  struct pool_strip *strips;
   struct pool_segment **segments;
-  uint32_t item_count, room_count;
+  uint32_t item_count, strip_count;
   uint64_t beyond_bytes; /* result of pool_place */
 };
 
 static bool draft_allocate(struct draft *d) {
   uint32_t pieces = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
-    d->room_count += s->kind == POOL_LARGE;
+    d->strip_count += s->kind == POOL_LARGE;
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after)
       pieces += piece->live && s->kind == POOL_LARGE;
   }
-  d->lives = calloc(d->distance, sizeof *d->lives);
+  d->lifetimes = calloc(d->distance, sizeof *d->lifetimes);
   d->steps = calloc(CYCLES_MOST * d->distance, sizeof *d->steps);
   d->items = calloc(CYCLES_MOST * d->distance + pieces, sizeof *d->items);
-  d->rooms = calloc(d->room_count, sizeof *d->rooms);
-  d->segments = calloc(d->room_count, sizeof(struct pool_segment *));
-  return d->lives != NULL && d->steps != NULL && d->items != NULL && d->rooms != NULL &&
-         d->segments != NULL;
+  d->strips = calloc(d->strip_count, sizeof *d->strips);
+  d->segments = calloc(d->strip_count, sizeof(struct pool_segment *));
+  return d->lifetimes != NULL && d->steps != NULL && d->items != NULL &&
+         d->strips != NULL && d->segments != NULL;
 }
 
 static void draft_drop(struct draft *d) {
-  free(d->lives);
+  free(d->lifetimes);
   free(d->steps);
   free(d->items);
-  free(d->rooms);
+  free(d->strips);
   free(d->segments);
 }
 
@@ -134,7 +134,7 @@ static const struct record *earlier(const struct draft *d, uint64_t number) {
 
 /* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
  * freed one cycle after the one before it, if that was freed in this cycle. */
-static uint32_t life(const struct draft *d, uint64_t number) {
+static uint32_t lifetime_of(const struct draft *d, uint64_t number) {
   const struct record *record = record_of(d->cycle, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
   if (before == NULL || before->ticks == 0) return 0;
@@ -143,12 +143,12 @@ static uint32_t life(const struct draft *d, uint64_t number) {
 }
 
 /* Adds all lifetimes. If data outlives its iteration, two cycles are placed as one. */
-static void add_lives(struct draft *d) {
+static void add_lifetimes(struct draft *d) {
   uint32_t cycles = CYCLES_MOST * d->distance <= CYCLE_MOST ? CYCLES_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
-    uint32_t ticks = life(d, d->first + i);
-    if (ticks < cycles * d->ticks) d->lives[i] = ticks;
-    if (d->lives[i] >= d->ticks) d->cycles = cycles;
+    uint32_t ticks = lifetime_of(d, d->first + i);
+    if (ticks < cycles * d->ticks) d->lifetimes[i] = ticks;
+    if (d->lifetimes[i] >= d->ticks) d->cycles = cycles;
   }
 }
 
@@ -157,14 +157,14 @@ static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t cycl
   uint32_t begin = record->born - record_of(d->cycle, d->first)->born;
   return (struct pool_item){.length_bytes = record->length_bytes,
                             .begin = cycle * d->ticks + begin,
-                            .ticks = d->lives[i],
+                            .ticks = d->lifetimes[i],
                             .step = (uint32_t)(cycle * d->distance + i)};
 }
 
 /* Returns whether the request of a live piece comes again. */
 static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
   return piece->request >= d->first && piece->request < d->cycle->count &&
-         d->lives[piece->request - d->first] != 0;
+         d->lifetimes[piece->request - d->first] != 0;
 }
 
 static struct pool_item live_item(const struct draft *d,
@@ -174,45 +174,45 @@ static struct pool_item live_item(const struct draft *d,
   return (struct pool_item){.ticks = d->cycles * d->ticks, .step = POOL_NONE};
 }
 
-static void add_rooms(struct draft *d) {
-  uint32_t room = 0;
+static void add_strips(struct draft *d) {
+  uint32_t strip = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     if (s->kind != POOL_LARGE) continue;
-    d->segments[room] = s;
-    d->rooms[room].length_bytes = s->length_bytes;
+    d->segments[strip] = s;
+    d->strips[strip].length_bytes = s->length_bytes;
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after) {
       if (!piece->live || (!d->keeps && comes_again(d, piece))) continue;
       struct pool_item item = live_item(d, piece);
       item.length_bytes = piece->length_bytes;
       item.offset_bytes = piece->base - s->base;
-      item.room = room;
+      item.strip = strip;
       d->items[d->item_count++] = item;
     }
-    room++;
+    strip++;
   }
 }
 
 static void add_requests(struct draft *d, uint32_t cycle) {
   for (uint64_t i = 0; i < d->distance; i++) {
     const struct record *record = record_of(d->cycle, d->first + i);
-    bool lives = record->ticks == 0;
-    if (lives && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
+    bool alive = record->ticks == 0;
+    if (alive && earlier(d, d->first + i) == NULL) continue; /* it came once, and stays */
     d->steps[cycle * d->distance + i].length_bytes = record->length_bytes;
-    bool kept = lives && d->keeps && cycle == d->cycles - 1;
-    if (d->lives[i] == 0 || kept) continue;
+    bool kept = alive && d->keeps && cycle == d->cycles - 1;
+    if (d->lifetimes[i] == 0 || kept) continue;
     d->items[d->item_count++] = item_of(d, i, cycle);
   }
 }
 
 static bool draft_place(struct draft *d) {
-  add_lives(d);
-  add_rooms(d);
+  add_lifetimes(d);
+  add_strips(d);
   uint32_t stay = d->item_count;
   for (uint32_t i = 0; i < d->cycles; i++) add_requests(d, i);
   if (d->item_count == stay) return false;
   d->beyond_bytes = pool_place(d->items, d->item_count, stay, d->cycles * d->ticks,
-                               d->rooms, d->room_count, LOOKS_MOST);
-  return d->beyond_bytes != POOL_NO_ROOM;
+                               d->strips, d->strip_count, LOOKS_MOST);
+  return d->beyond_bytes != POOL_NO_FIT;
 }
 
 /* Adopts the places of the draft. */
@@ -221,11 +221,11 @@ static void draft_use(struct draft *d) {
   for (uint32_t i = 0; i < d->item_count; i++) {
     if (d->items[i].step == POOL_NONE) continue;
     struct step *step = &d->steps[d->items[i].step];
-    step->segment = d->segments[d->items[i].room];
+    step->segment = d->segments[d->items[i].strip];
     step->offset_bytes = d->items[i].offset_bytes;
   }
-  for (uint32_t r = 0; r < d->room_count; r++)
-    if (d->rooms[r].left_out) pool_segment_is(d->segments[r], POOL_SPARE);
+  for (uint32_t r = 0; r < d->strip_count; r++)
+    if (d->strips[r].left_out) pool_segment_set_kind(d->segments[r], POOL_SPARE);
   cycle->steps = d->steps;
   cycle->step_count = (uint32_t)(d->cycles * d->distance);
   cycle->next = 0;
@@ -243,15 +243,15 @@ static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distanc
                       .distance = distance,
                       .keeps = keeps,
                       .cycles = 1,
-                      .beyond_bytes = POOL_NO_ROOM};
+                      .beyond_bytes = POOL_NO_FIT};
   d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
   return draft_allocate(d) && draft_place(d);
 }
 
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are
  * freed; pieces that keep it may cost segments. */
-static bool set_steps(struct pool_arena *arena, uint64_t distance) {
-  struct draft kept, moved = {.beyond_bytes = POOL_NO_ROOM};
+static bool place_cycle(struct pool_arena *arena, uint64_t distance) {
+  struct draft kept, moved = {.beyond_bytes = POOL_NO_FIT};
   bool set = draft_of(&kept, arena, distance, true);
   if (!set || kept.beyond_bytes >= POOL_SEGMENT_LARGE_BYTES)
     set |= draft_of(&moved, arena, distance, false);
@@ -268,7 +268,7 @@ static void drop_steps(struct pool_arena *arena) {
   free(cycle->steps);
   cycle->steps = NULL;
   for (struct pool_segment *s = arena->segments; s != NULL; s = s->next)
-    if (s->kind == POOL_SPARE) pool_segment_is(s, POOL_LARGE);
+    if (s->kind == POOL_SPARE) pool_segment_set_kind(s, POOL_LARGE);
 }
 
 /* Increases the backoff, unless a whole cycle came as expected. */
@@ -276,7 +276,7 @@ static void raise_backoff(struct pool_cycle *cycle) {
   bool came = cycle->followed >= cycle->step_count;
   cycle->backoff = came ? CYCLE_LEAST : 2 * cycle->backoff;
   if (cycle->backoff > CYCLE_MOST) cycle->backoff = CYCLE_MOST;
-  cycle->look_at = cycle->count + cycle->backoff;
+  cycle->search_at = cycle->count + cycle->backoff;
 }
 
 /* Tolerates small differences: frameworks that cache memory may request more or less. */
@@ -301,19 +301,19 @@ static const struct step *next_step(struct pool_cycle *cycle, uint64_t length_by
   return NULL;
 }
 
-static void look(struct pool_arena *arena) {
+static void search_if_due(struct pool_arena *arena) {
   struct pool_cycle *cycle = arena->cycle;
-  if (cycle->steps != NULL || cycle->count < cycle->look_at) return;
+  if (cycle->steps != NULL || cycle->count < cycle->search_at) return;
   uint64_t distance = find_distance(cycle);
-  if (distance != 0 && !set_steps(arena, distance))
-    cycle->look_at = cycle->count + cycle->backoff;
+  if (distance != 0 && !place_cycle(arena, distance))
+    cycle->search_at = cycle->count + cycle->backoff;
 }
 
 static struct pool_cycle *cycle_of(struct pool_arena *arena) {
   if (arena->cycle != NULL) return arena->cycle;
   struct pool_cycle *cycle = calloc(1, sizeof *cycle);
   if (cycle == NULL) return NULL;
-  cycle->look_at = cycle->backoff = CYCLE_LEAST;
+  cycle->search_at = cycle->backoff = CYCLE_LEAST;
   arena->cycle = cycle;
   return cycle;
 }
@@ -332,7 +332,7 @@ struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t strea
   *number = ++cycle->count;
   *record_of(cycle, *number) = (struct record){
       .length_bytes = length_bytes, .live_bytes = cycle->live_bytes, .born = cycle->tick++};
-  look(arena);
+  search_if_due(arena);
   if (cycle->steps == NULL) return NULL;
   const struct step *step = next_step(cycle, length_bytes);
   if (step == NULL) pool_cycle_drop(arena);
@@ -341,35 +341,37 @@ struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t strea
   struct pool_piece_node *piece =
       pool_find_at(step->segment, step->offset_bytes, length_bytes, stream);
   if (piece == NULL) return NULL;
-  return pool_take_at(piece, step->offset_bytes, length_bytes, requested_bytes);
+  return pool_hand_out_at(piece, step->offset_bytes, length_bytes, requested_bytes);
 }
 
-void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number) {
+void pool_cycle_note_piece(struct pool_piece_node *piece, uint64_t number) {
   struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (number == 0 || cycle == NULL) return;
   piece->request = number;
   cycle->live_bytes += exact(piece->requested_bytes);
 }
 
-void pool_cycle_free(const struct pool_piece_node *piece) {
+void pool_cycle_note_free(const struct pool_piece_node *piece) {
   struct pool_cycle *cycle = piece->segment->arena->cycle;
   if (piece->request == 0) return;
+  PUMP_ASSERT(exact(piece->requested_bytes) <= cycle->live_bytes,
+              "the requests that live are counted");
   cycle->live_bytes -= exact(piece->requested_bytes);
   if (piece->request + RECORDS <= cycle->count) return;
   struct record *record = record_of(cycle, piece->request);
   record->ticks = cycle->tick++ - record->born;
 }
 
-bool pool_cycle_follows(const struct pool_arena *arena) {
+bool pool_cycle_is_known(const struct pool_arena *arena) {
   return arena->cycle != NULL && arena->cycle->steps != NULL;
 }
 
-bool pool_cycle_came(const struct pool_arena *arena) {
-  return pool_cycle_follows(arena) && arena->cycle->followed >= EXPECTED;
+bool pool_cycle_is_confirmed(const struct pool_arena *arena) {
+  return pool_cycle_is_known(arena) && arena->cycle->followed >= EXPECTED;
 }
 
 void pool_cycle_drop(struct pool_arena *arena) {
-  if (!pool_cycle_follows(arena)) return;
+  if (!pool_cycle_is_known(arena)) return;
   drop_steps(arena);
   raise_backoff(arena->cycle);
 }

@@ -58,21 +58,22 @@ static bool open_stream(struct pool_dead *dead) {
 }
 
 /* Ends the quarantine of a piece, which may be handed out again. */
-static void release(struct pool_dead *dead, uint32_t i, bool discarded) {
+static void end_quarantine_of(struct pool_dead *dead, uint32_t i, bool discarded) {
   struct pool_piece_node *piece = dead->pieces[i];
   pump_slot_open(piece->segment->slot);
   if (discarded)
     pump_event_block(PUMP_EVENT_DISCARDED, piece->segment->slot,
                      piece->base - piece->segment->base, piece->length_bytes);
-  pool_unset_aside(piece, discarded);
+  pool_end_quarantine(piece, discarded);
 }
 
 /* Sets aside pieces to discard, and closes them to executors. Requires the lock. */
-static void gather(struct pool_arena *arena, uint64_t now_ns) {
+static void gather_pieces(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
+  PUMP_ASSERT(dead->count == 0, "an arena has one quarantine at a time");
   pool_poll(arena);
   uint32_t count =
-      pool_set_aside(arena, now_ns - POOL_LONG_NS, dead->pieces, POOL_DEAD_MOST);
+      pool_quarantine(arena, now_ns - POOL_LONG_NS, dead->pieces, POOL_DEAD_MOST);
   dead->count = 0;
   for (uint32_t i = 0; i < count; i++) {
     struct pool_piece_node *piece = dead->pieces[i];
@@ -80,12 +81,12 @@ static void gather(struct pool_arena *arena, uint64_t now_ns) {
       dead->pieces[dead->count++] = piece;
     } else { /* an executor is working there: later */
       pump_slot_open(piece->segment->slot);
-      pool_unset_aside(piece, false);
+      pool_end_quarantine(piece, false);
     }
   }
 }
 
-static bool submit(struct pool_dead *dead) {
+static bool submit_discard(struct pool_dead *dead) {
   CUdeviceptr addresses[POOL_DEAD_MOST];
   size_t lengths[POOL_DEAD_MOST];
   for (uint32_t i = 0; i < dead->count; i++) {
@@ -106,20 +107,20 @@ static bool oversubscribed(uint32_t device) {
          PUMP_LOAD(&d->budget_bytes);
 }
 
-bool pool_saves(const struct pool_arena *arena) {
+bool pool_discards_dead(const struct pool_arena *arena) {
   return !PUMP_LOAD(&arena->dead.broken) && PUMP_HAS(cuMemDiscardBatchAsync) &&
          oversubscribed(arena->device);
 }
 
 /* Begins a quarantine. Requires the lock, and releases it in between. */
-static void begin(struct pool_arena *arena, uint64_t now_ns) {
+static void begin_quarantine(struct pool_arena *arena, uint64_t now_ns) {
   struct pool_dead *dead = &arena->dead;
-  if (!pool_saves(arena) || !open_stream(dead)) return;
-  gather(arena, now_ns);
+  if (!pool_discards_dead(arena) || !open_stream(dead)) return;
+  gather_pieces(arena, now_ns);
   if (dead->count == 0) return;
   dead->submitted = false;
   pool_suspend_lock();
-  bool submitted = submit(dead);
+  bool submitted = submit_discard(dead);
   if (!submitted) say_copied();
   pool_resume_lock();
   dead->submitted = submitted;
@@ -127,15 +128,16 @@ static void begin(struct pool_arena *arena, uint64_t now_ns) {
   PUMP_STORE(&dead->broken, true);
   /* The driver may have discarded a part before it failed, so all of it needs to be
    * repopulated. */
-  for (uint32_t i = 0; i < dead->count; i++) release(dead, i, true);
+  for (uint32_t i = 0; i < dead->count; i++) end_quarantine_of(dead, i, true);
   dead->count = 0;
 }
 
-static void end(struct pool_dead *dead) {
+static void end_quarantine_if_done(struct pool_dead *dead) {
+  PUMP_ASSERT(dead->submitted, "a quarantine ends after its discard was submitted");
   if (pump_real.cuEventQuery(dead->done) == CUDA_ERROR_NOT_READY) return;
   for (uint32_t i = 0; i < dead->count; i++) {
     PUMP_ADD(&pump_shm->shim_counters.discarded_bytes, dead->pieces[i]->length_bytes);
-    release(dead, i, true);
+    end_quarantine_of(dead, i, true);
   }
   dead->count = 0;
 }
@@ -144,7 +146,7 @@ static uint64_t tick_ns(const struct pool_arena *arena) {
   return arena->apart ? POOL_TICK_SOON_NS : POOL_TICK_NS;
 }
 
-bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
+bool pump_pool_discard_is_due(CUcontext context, uint64_t now_ns) {
   bool due = false;
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
@@ -155,7 +157,7 @@ bool pump_pool_dead_due(CUcontext context, uint64_t now_ns) {
   return due;
 }
 
-void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
+void pump_pool_discard_dead(CUcontext context, uint64_t now_ns) {
   bool lacks = false;
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
@@ -163,15 +165,16 @@ void pump_pool_dead_tick(CUcontext context, uint64_t now_ns) {
     if (arena->context != context) continue;
     arena->dead.tick_ns = now_ns;
     lacks |= !PUMP_HAS(cuMemDiscardBatchAsync) && oversubscribed(arena->device);
-    if (arena->dead.count == 0) begin(arena, now_ns);
-    if (arena->dead.count != 0) end(&arena->dead);
-    if (oversubscribed(arena->device) && pool_cycle_came(arena)) pool_trim_spare(arena);
+    if (arena->dead.count == 0) begin_quarantine(arena, now_ns);
+    if (arena->dead.count != 0) end_quarantine_if_done(&arena->dead);
+    if (oversubscribed(arena->device) && pool_cycle_is_confirmed(arena))
+      pool_trim_spare(arena);
   }
   pthread_mutex_unlock(&pool_lock);
   if (lacks) say_copied();
 }
 
-void pump_pool_dead_leave(CUcontext context) {
+void pump_pool_finish_discards(CUcontext context) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS && pool_arena_at(i) != NULL; i++) {
     struct pool_arena *arena = pool_arena_at(i);
@@ -205,6 +208,8 @@ static CUstream reserve_populator(struct pool_dead *dead, uint32_t stream) {
       (dead->populator_calls != 0 ||
        pump_real.cuStreamQuery(dead->populator) != CUDA_SUCCESS))
     return NULL;
+  PUMP_ASSERT(dead->populator_calls == 0 || dead->populator_stream == stream,
+              "the populator works for one stream at a time");
   dead->populator_stream = stream;
   dead->populator_calls++;
   return dead->populator;
@@ -245,24 +250,26 @@ bool pool_repopulate(struct pool_arena *arena, uint32_t stream, uint64_t base,
     pump_event_block(PUMP_EVENT_POPULATED, hit.slot, span->offset_bytes,
                      span->length_bytes);
   pthread_mutex_lock(&pool_lock);
+  PUMP_ASSERT(populator == NULL || dead->populator_calls != 0, "its calls are counted");
   if (populator != NULL) dead->populator_calls--;
   struct pool_piece_node *piece = pool_live_at(base);
   uint32_t same = pool_stream_number(arena, at);
   /* It counts as a free of the stream: an event will show that it has executed. */
   if (done && piece != NULL && same == stream)
-    pool_repopulated(piece, span, stream, ++by->frees);
+    pool_note_repopulated(piece, span, stream, ++by->frees);
   pthread_mutex_unlock(&pool_lock);
   return done && piece != NULL && same == stream;
 }
 
 void pool_dead_poll(struct pool_dead *dead) {
-  if (dead->count != 0 && dead->submitted) end(dead);
+  if (dead->count != 0 && dead->submitted) end_quarantine_if_done(dead);
 }
 
 void pool_dead_finish(struct pool_dead *dead) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the quarantine");
   if (dead->count == 0 || !dead->submitted) return;
   pump_real.cuEventSynchronize(dead->done);
-  end(dead);
+  end_quarantine_if_done(dead);
 }
 
 void pool_dead_forget(struct pool_dead *dead) {

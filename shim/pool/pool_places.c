@@ -5,21 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* To displace others, an item without a gap looks at one room in this many, by chance.
- * With all rooms the search would cycle. */
-#define ROOMS_OF_CHANCE 4u
-/* The search ends if rooms exceed the peak of live bytes by at most 1/GOOD_ENOUGH. */
+#include "pump_assert.h"
+
+/* To displace others, an item without a gap looks at one strip in this many, by chance.
+ * With all strips the search would cycle. */
+#define STRIPS_OF_CHANCE 4u
+/* The search ends if strips exceed the peak of live bytes by at most 1/GOOD_ENOUGH. */
 #define GOOD_ENOUGH 64u
 
-/* An item in a room that lives at the same time as an item without a gap. */
+/* An item in a strip that lives at the same time as an item without a gap. */
 struct other {
-  uint64_t begin_bytes, end_bytes, cost;
+  uint64_t begin_bytes, end_bytes, cost_of_span;
 };
 
 struct placing {
   struct pool_item *items;
-  struct pool_room *rooms;
-  uint32_t count, stay, ticks, room_count;
+  struct pool_strip *strips;
+  uint32_t count, stay, ticks, strip_count;
   uint32_t next; /* all items before it have a place */
   uint64_t peak_bytes;
   uint64_t looks, looks_most; /* items examined, now and at most */
@@ -28,49 +30,67 @@ struct placing {
 };
 
 struct gap {
-  uint32_t room; /* POOL_NONE: there is none */
-  bool unused;   /* no item is in the room */
+  uint32_t strip; /* POOL_NONE: there is none */
+  bool unused;    /* no item is in the strip */
   uint64_t offset_bytes, length_bytes;
 };
 
 /* Returns whether both live at one time. Lifetimes may wrap at the end of the cycle. */
 static bool meet(const struct placing *p, const struct pool_item *a,
                  const struct pool_item *b) {
-  uint32_t behind_a = b->begin - a->begin, behind_b = a->begin - b->begin;
-  if (b->begin < a->begin) behind_a += p->ticks;
-  if (a->begin < b->begin) behind_b += p->ticks;
-  return behind_a < a->ticks || behind_b < b->ticks;
+  uint32_t after_a = b->begin - a->begin, after_b = a->begin - b->begin;
+  if (b->begin < a->begin) after_a += p->ticks;
+  if (a->begin < b->begin) after_b += p->ticks;
+  return after_a < a->ticks || after_b < b->ticks;
 }
 
-static void look(struct placing *p, const struct pool_item *item, uint32_t room,
-                 struct gap *best) {
-  uint64_t start = 0;
-  bool unused = p->rooms[room].first == POOL_NONE;
-  uint32_t next = p->rooms[room].first;
-  for (;; next = p->items[next].behind) {
+static void examine_strip(struct placing *p, const struct pool_item *item, uint32_t strip,
+                          struct gap *best) {
+  uint64_t reset_items = 0;
+  bool unused = p->strips[strip].first == POOL_NONE;
+  uint32_t next = p->strips[strip].first;
+  for (;; next = p->items[next].next_in_strip) {
     const struct pool_item *other = next == POOL_NONE ? NULL : &p->items[next];
     p->looks++;
     if (other != NULL && !meet(p, other, item)) continue;
-    uint64_t end = other == NULL ? p->rooms[room].length_bytes : other->new_offset_bytes;
-    uint64_t length = end > start ? end - start : 0;
+    uint64_t end = other == NULL ? p->strips[strip].length_bytes : other->new_offset_bytes;
+    uint64_t length = end > reset_items ? end - reset_items : 0;
     if (length >= item->length_bytes &&
-        (best->room == POOL_NONE || unused < best->unused ||
+        (best->strip == POOL_NONE || unused < best->unused ||
          (unused == best->unused && length < best->length_bytes)))
-      *best = (struct gap){room, unused, start, length};
+      *best = (struct gap){strip, unused, reset_items, length};
     if (other == NULL) return;
     end = other->new_offset_bytes + other->length_bytes;
-    if (end > start) start = end;
+    if (end > reset_items) reset_items = end;
   }
 }
 
-static void put(struct placing *p, uint32_t number, uint32_t room, uint64_t offset_bytes) {
+/* Returns whether the item at that offset would overlap another at the same time. */
+static bool collide(const struct placing *p, const struct pool_item *item,
+                    uint64_t offset_bytes, const struct pool_item *other) {
+  return other->new_offset_bytes < offset_bytes + item->length_bytes &&
+         offset_bytes < other->new_offset_bytes + other->length_bytes &&
+         meet(p, other, item);
+}
+
+/* Returns whether no other item of the strip would overlap the item at that offset. */
+static bool is_free(const struct placing *p, const struct pool_item *item, uint32_t strip,
+                    uint64_t offset_bytes) {
+  uint32_t i = p->strips[strip].first;
+  while (i != POOL_NONE && !collide(p, item, offset_bytes, &p->items[i]))
+    i = p->items[i].next_in_strip;
+  return i == POOL_NONE;
+}
+
+static void put(struct placing *p, uint32_t number, uint32_t strip, uint64_t offset_bytes) {
   struct pool_item *item = &p->items[number];
-  item->new_room = room;
+  item->new_strip = strip;
   item->new_offset_bytes = offset_bytes;
-  uint32_t *link = &p->rooms[room].first;
+  PUMP_ASSERT(is_free(p, item, strip, offset_bytes), "two live items share no byte");
+  uint32_t *link = &p->strips[strip].first;
   while (*link != POOL_NONE && p->items[*link].new_offset_bytes < offset_bytes)
-    link = &p->items[*link].behind;
-  item->behind = *link;
+    link = &p->items[*link].next_in_strip;
+  item->next_in_strip = *link;
   *link = number;
 }
 
@@ -89,7 +109,8 @@ static int by_peak(const void *one, const void *other) {
   return a->at_peak == b->at_peak ? by_length(a, b) : b->at_peak - a->at_peak;
 }
 
-static bool lives_at(const struct placing *p, const struct pool_item *item, uint32_t tick) {
+static bool is_alive_at(const struct placing *p, const struct pool_item *item,
+                        uint32_t tick) {
   uint32_t age = tick - item->begin;
   if (tick < item->begin) age += p->ticks;
   return age < item->ticks;
@@ -101,39 +122,32 @@ static void mark_peak(struct placing *p) {
   for (uint32_t i = 0; i < p->count; i++) { /* the peak is where an item begins */
     uint64_t bytes = 0;
     for (uint32_t j = 0; j < p->count; j++)
-      if (lives_at(p, &p->items[j], p->items[i].begin)) bytes += p->items[j].length_bytes;
+      if (is_alive_at(p, &p->items[j], p->items[i].begin))
+        bytes += p->items[j].length_bytes;
     if (bytes <= p->peak_bytes) continue;
     p->peak_bytes = bytes;
     peak = p->items[i].begin;
   }
   for (uint32_t i = p->stay; i < p->count; i++)
-    p->items[i].at_peak = lives_at(p, &p->items[i], peak);
+    p->items[i].at_peak = is_alive_at(p, &p->items[i], peak);
 }
 
 static struct gap find_gap(struct placing *p, const struct pool_item *item) {
-  struct gap best = {.room = POOL_NONE};
-  for (uint32_t r = 0; r < p->room_count; r++)
-    if (!p->rooms[r].left_out && p->rooms[r].length_bytes >= item->length_bytes)
-      look(p, item, r, &best);
+  struct gap best = {.strip = POOL_NONE};
+  for (uint32_t r = 0; r < p->strip_count; r++)
+    if (!p->strips[r].left_out && p->strips[r].length_bytes >= item->length_bytes)
+      examine_strip(p, item, r, &best);
   return best;
 }
 
 /* ---- displacing others ------------------------------------------------------------ */
 
-/* Returns whether the item at that offset would overlap another at the same time. */
-static bool collide(const struct placing *p, const struct pool_item *item,
-                    uint64_t offset_bytes, const struct pool_item *other) {
-  return other->new_offset_bytes < offset_bytes + item->length_bytes &&
-         offset_bytes < other->new_offset_bytes + other->length_bytes &&
-         meet(p, other, item);
-}
-
-/* Lists what lives in the room at the item's time, by offset; returns how many. Raises
+/* Lists what lives in the strip at the item's time, by offset; returns how many. Raises
  * the cost of items that were displaced before, so that the search does not cycle. */
 static uint32_t note_others(struct placing *p, const struct pool_item *item,
-                            uint32_t room) {
+                            uint32_t strip) {
   uint32_t count = 0;
-  for (uint32_t i = p->rooms[room].first; i != POOL_NONE; i = p->items[i].behind) {
+  for (uint32_t i = p->strips[strip].first; i != POOL_NONE; i = p->items[i].next_in_strip) {
     const struct pool_item *other = &p->items[i];
     p->looks++;
     if (!meet(p, other, item)) continue;
@@ -141,37 +155,37 @@ static uint32_t note_others(struct placing *p, const struct pool_item *item,
     p->others[count++] = (struct other){
         .begin_bytes = begin_bytes,
         .end_bytes = begin_bytes + other->length_bytes,
-        .cost = i < p->stay ? UINT64_MAX : other->length_bytes * losses * losses};
+        .cost_of_span = i < p->stay ? UINT64_MAX : other->length_bytes * losses * losses};
   }
   return count;
 }
 
 /* Returns the cost of a span's items; UINT64_MAX if one stays, or it reaches `most`. */
-static uint64_t cost(struct placing *p, uint32_t others, uint64_t begin_bytes,
-                     uint64_t end_bytes, uint64_t most) {
+static uint64_t cost_of_span(struct placing *p, uint32_t others, uint64_t begin_bytes,
+                             uint64_t end_bytes, uint64_t most) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < others && p->others[i].begin_bytes < end_bytes; i++) {
     p->looks++;
     if (p->others[i].end_bytes <= begin_bytes) continue;
-    if (p->others[i].cost >= most - sum) return UINT64_MAX;
-    sum += p->others[i].cost;
+    if (p->others[i].cost_of_span >= most - sum) return UINT64_MAX;
+    sum += p->others[i].cost_of_span;
   }
   return sum;
 }
 
 struct bid {
   struct gap gap;
-  uint64_t cost;
+  uint64_t cost_of_span;
 };
 
 static void keep_cheaper_place(struct placing *p, const struct pool_item *item,
-                               uint32_t room, uint32_t others, uint64_t offset_bytes,
+                               uint32_t strip, uint32_t others, uint64_t offset_bytes,
                                struct bid *best) {
   uint64_t end_bytes = offset_bytes + item->length_bytes;
-  if (end_bytes > p->rooms[room].length_bytes) return;
-  uint64_t sum = cost(p, others, offset_bytes, end_bytes, best->cost);
-  if (sum < best->cost)
-    *best = (struct bid){{.room = room, .offset_bytes = offset_bytes}, sum};
+  if (end_bytes > p->strips[strip].length_bytes) return;
+  uint64_t sum = cost_of_span(p, others, offset_bytes, end_bytes, best->cost_of_span);
+  if (sum < best->cost_of_span)
+    *best = (struct bid){{.strip = strip, .offset_bytes = offset_bytes}, sum};
 }
 
 static uint32_t chance_below(struct placing *p, uint32_t most) {
@@ -180,37 +194,38 @@ static uint32_t chance_below(struct placing *p, uint32_t most) {
 }
 
 /* Removes the items that are in the way of `item`. */
-static void clear(struct placing *p, const struct pool_item *item, const struct gap *at) {
-  uint32_t *link = &p->rooms[at->room].first;
+static void remove_colliding(struct placing *p, const struct pool_item *item,
+                             const struct gap *at) {
+  uint32_t *link = &p->strips[at->strip].first;
   while (*link != POOL_NONE) {
     uint32_t number = *link;
     struct pool_item *other = &p->items[number];
     if (!collide(p, item, at->offset_bytes, other)) {
-      link = &other->behind;
+      link = &other->next_in_strip;
       continue;
     }
-    *link = other->behind;
-    other->new_room = POOL_NONE;
+    *link = other->next_in_strip;
+    other->new_strip = POOL_NONE;
     other->losses++;
     if (number < p->next) p->next = number;
   }
 }
 
-/* Finds and clears the cheapest place in some of the rooms, if there is any. */
+/* Finds and clears the cheapest place in some of the strips, if there is any. */
 static struct gap displace(struct placing *p, const struct pool_item *item) {
-  struct bid best = {{.room = POOL_NONE}, UINT64_MAX};
+  struct bid best = {{.strip = POOL_NONE}, UINT64_MAX};
   p->looks++;
-  for (uint32_t r = 0; r < p->room_count; r++) {
-    const struct pool_room *room = &p->rooms[r];
-    if (room->left_out || room->length_bytes < item->length_bytes) continue;
-    if (chance_below(p, ROOMS_OF_CHANCE) != 0) continue;
+  for (uint32_t r = 0; r < p->strip_count; r++) {
+    const struct pool_strip *strip = &p->strips[r];
+    if (strip->left_out || strip->length_bytes < item->length_bytes) continue;
+    if (chance_below(p, STRIPS_OF_CHANCE) != 0) continue;
     uint32_t others = note_others(p, item, r);
     keep_cheaper_place(p, item, r, others, 0, &best);
-    keep_cheaper_place(p, item, r, others, room->length_bytes - item->length_bytes, &best);
+    keep_cheaper_place(p, item, r, others, strip->length_bytes - item->length_bytes, &best);
     for (uint32_t i = 0; i < others; i++)
       keep_cheaper_place(p, item, r, others, p->others[i].end_bytes, &best);
   }
-  if (best.gap.room != POOL_NONE) clear(p, item, &best.gap);
+  if (best.gap.strip != POOL_NONE) remove_colliding(p, item, &best.gap);
   return best.gap;
 }
 
@@ -218,36 +233,36 @@ static struct gap displace(struct placing *p, const struct pool_item *item) {
 
 typedef int (*order)(const void *, const void *);
 
-static void start(struct placing *p, order by) {
+static void reset_items(struct placing *p, order by) {
   qsort(&p->items[p->stay], p->count - p->stay, sizeof *p->items, by);
-  for (uint32_t r = 0; r < p->room_count; r++) p->rooms[r].first = POOL_NONE;
+  for (uint32_t r = 0; r < p->strip_count; r++) p->strips[r].first = POOL_NONE;
   for (uint32_t i = 0; i < p->stay; i++)
-    put(p, i, p->items[i].room, p->items[i].offset_bytes);
+    put(p, i, p->items[i].strip, p->items[i].offset_bytes);
   for (uint32_t i = p->stay; i < p->count; i++) {
-    p->items[i].new_room = POOL_NONE;
+    p->items[i].new_strip = POOL_NONE;
     p->items[i].losses = 0;
   }
   p->next = p->stay;
 }
 
-/* Places all items in that order, in rooms that are not left out; if that fails, it
+/* Places all items in that order, in strips that are not left out; if that fails, it
  * changes no place. Items without a gap displace others until `looks_most` is reached. */
 static bool place_by(struct placing *p, order by, uint64_t looks_most) {
-  start(p, by);
+  reset_items(p, by);
   while (p->next < p->count) {
     uint32_t number = p->next;
     const struct pool_item *item = &p->items[number];
-    if (item->new_room != POOL_NONE) {
+    if (item->new_strip != POOL_NONE) {
       p->next++;
       continue;
     }
     struct gap gap = find_gap(p, item);
-    if (gap.room == POOL_NONE && p->looks >= looks_most) return false;
-    if (gap.room == POOL_NONE) gap = displace(p, item);
-    if (gap.room != POOL_NONE) put(p, number, gap.room, gap.offset_bytes);
+    if (gap.strip == POOL_NONE && p->looks >= looks_most) return false;
+    if (gap.strip == POOL_NONE) gap = displace(p, item);
+    if (gap.strip != POOL_NONE) put(p, number, gap.strip, gap.offset_bytes);
   }
   for (uint32_t i = p->stay; i < p->count; i++) {
-    p->items[i].room = p->items[i].new_room;
+    p->items[i].strip = p->items[i].new_strip;
     p->items[i].offset_bytes = p->items[i].new_offset_bytes;
   }
   return true;
@@ -264,61 +279,62 @@ static bool place_displacing(struct placing *p) {
   return place_by(p, by_length, p->looks + left / 2);
 }
 
-static uint64_t room_bytes(const struct placing *p) {
+static uint64_t strip_bytes(const struct placing *p) {
   uint64_t bytes = 0;
-  for (uint32_t r = 0; r < p->room_count; r++)
-    if (!p->rooms[r].left_out) bytes += p->rooms[r].length_bytes;
+  for (uint32_t r = 0; r < p->strip_count; r++)
+    if (!p->strips[r].left_out) bytes += p->strips[r].length_bytes;
   return bytes;
 }
 
 static bool may_fit(const struct placing *p) {
-  return room_bytes(p) >= p->peak_bytes && p->looks < p->looks_most;
+  return strip_bytes(p) >= p->peak_bytes && p->looks < p->looks_most;
 }
 
-static bool is_used(const struct placing *p, uint32_t room) {
+static bool is_used(const struct placing *p, uint32_t strip) {
   uint32_t i = p->stay;
-  while (i < p->count && p->items[i].room != room) i++;
+  while (i < p->count && p->items[i].strip != strip) i++;
   return i < p->count;
 }
 
-/* Returns the next segment (room) to leave out: one that was not tried and holds nothing
- * that must stay. It is the shortest one if `shortest`, else the longest; POOL_NONE if
- * there is none. */
-static uint32_t next_room(const struct placing *p, const bool *tried, bool shortest) {
+/* Returns the next segment (strip) to leave out: one that was not tried and holds
+ * nothing that must stay. It is the shortest one if `shortest`, else the longest; POOL_NONE
+ * if there is none. */
+static uint32_t next_strip(const struct placing *p, const bool *tried, bool shortest) {
   uint32_t best = POOL_NONE;
-  for (uint32_t r = 0; r < p->room_count; r++) {
-    if (tried[r] || p->rooms[r].held || p->rooms[r].left_out) continue;
-    uint64_t length_bytes = p->rooms[r].length_bytes;
-    if (best == POOL_NONE || (shortest ? length_bytes < p->rooms[best].length_bytes
-                                       : length_bytes > p->rooms[best].length_bytes))
+  for (uint32_t r = 0; r < p->strip_count; r++) {
+    if (tried[r] || p->strips[r].occupied || p->strips[r].left_out) continue;
+    uint64_t length_bytes = p->strips[r].length_bytes;
+    if (best == POOL_NONE || (shortest ? length_bytes < p->strips[best].length_bytes
+                                       : length_bytes > p->strips[best].length_bytes))
       best = r;
   }
   return best;
 }
 
 static void leave_out(struct placing *p, bool *tried, bool displacing) {
-  memset(tried, 0, p->room_count * sizeof *tried);
-  for (uint32_t r; (r = next_room(p, tried, displacing)) != POOL_NONE;) {
-    if (displacing && room_bytes(p) <= p->peak_bytes + p->peak_bytes / GOOD_ENOUGH) return;
-    tried[r] = p->rooms[r].left_out = true;
+  memset(tried, 0, p->strip_count * sizeof *tried);
+  for (uint32_t r; (r = next_strip(p, tried, displacing)) != POOL_NONE;) {
+    if (displacing && strip_bytes(p) <= p->peak_bytes + p->peak_bytes / GOOD_ENOUGH) return;
+    tried[r] = p->strips[r].left_out = true;
     if (is_used(p, r))
-      p->rooms[r].left_out = may_fit(p) && (displacing ? place_displacing(p) : place(p));
+      p->strips[r].left_out = may_fit(p) && (displacing ? place_displacing(p) : place(p));
   }
 }
 
 uint64_t pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint32_t ticks,
-                    struct pool_room *rooms, uint32_t room_count, uint64_t looks_most) {
+                    struct pool_strip *strips, uint32_t strip_count, uint64_t looks_most) {
   struct placing p = {.items = items,
-                      .rooms = rooms,
+                      .strips = strips,
                       .count = count,
                       .stay = stay,
                       .ticks = ticks,
-                      .room_count = room_count,
+                      .strip_count = strip_count,
                       .looks_most = looks_most};
-  bool *tried = calloc(room_count, sizeof *tried);
+  bool *tried = calloc(strip_count, sizeof *tried);
   p.others = calloc(count, sizeof *p.others);
-  for (uint32_t r = 0; r < room_count; r++) rooms[r].held = rooms[r].left_out = false;
-  for (uint32_t i = 0; i < stay; i++) rooms[items[i].room].held = true;
+  for (uint32_t r = 0; r < strip_count; r++)
+    strips[r].occupied = strips[r].left_out = false;
+  for (uint32_t i = 0; i < stay; i++) strips[items[i].strip].occupied = true;
   mark_peak(&p);
   bool fits = tried != NULL && p.others != NULL && may_fit(&p) &&
               (place(&p) || place_displacing(&p));
@@ -326,5 +342,5 @@ uint64_t pool_place(struct pool_item *items, uint32_t count, uint32_t stay, uint
   if (fits) leave_out(&p, tried, true);
   free(tried);
   free(p.others);
-  return fits ? room_bytes(&p) - p.peak_bytes : POOL_NO_ROOM;
+  return fits ? strip_bytes(&p) - p.peak_bytes : POOL_NO_FIT;
 }

@@ -59,7 +59,7 @@ static void give_back(struct pool_arena *arena, CUdeviceptr base, uint64_t bytes
 static int admit(struct pool_arena *arena, uint64_t bytes) {
   int admitted = pump_limit_try(arena->device, bytes);
   if (admitted != -ENOMEM) return admitted;
-  pump_pool_relieve(arena->device);
+  pump_pool_free_idle(arena->device);
   return pump_limit_try(arena->device, bytes);
 }
 
@@ -80,7 +80,7 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     *segment = (struct pool_segment){
         .base = base, .length_bytes = bytes, .arena = arena, .kind = kind};
     pthread_mutex_lock(&pool_lock);
-    if (kind == POOL_LARGE && pool_cycle_follows(arena)) segment->kind = POOL_SPARE;
+    if (kind == POOL_LARGE && pool_cycle_is_known(arena)) segment->kind = POOL_SPARE;
     result = adopt(segment, &info);
     pthread_mutex_unlock(&pool_lock);
   }
@@ -89,8 +89,8 @@ static int grow_by(struct pool_arena *arena, uint32_t kind, uint64_t bytes) {
     give_back(arena, base, bytes);
     return -EAGAIN;
   }
-  pump_peer_settle(&info);
-  pump_populate(info.slot, info.generation);
+  pump_peer_keep_on_device(&info);
+  pump_populate_add(info.slot, info.generation);
   pump_event_range(PUMP_EVENT_ALLOC, &info);
   return 0;
 }
@@ -101,12 +101,13 @@ static uint64_t segment_bytes(uint32_t kind, uint64_t requested_bytes) {
   uint64_t least = kind == POOL_SMALL ? POOL_SEGMENT_SMALL_BYTES : POOL_SEGMENT_LARGE_BYTES;
   uint64_t left, whole;
   if (requested_bytes >= least) return requested_bytes;
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return least <= left / 2 ? least : requested_bytes;
 }
 
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes) {
   uint64_t bytes = whole_blocks(length_bytes);
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "the caller holds pool_lock");
   pthread_mutex_unlock(&pool_lock);
   uint64_t wanted = segment_bytes(kind, bytes);
   int result = grow_by(arena, kind, wanted);
@@ -129,7 +130,7 @@ bool pump_pool_adopt(struct pump_range_info *range) {
       .kind = POOL_LARGE};
   bool adopted = segment->arena != NULL && pool_segment_open(segment) == 0;
   if (adopted) {
-    pool_take(segment->first, range->length_bytes, range->requested_bytes);
+    pool_hand_out(segment->first, range->length_bytes, range->requested_bytes);
     range->pool = segment->map;
     pump_range_restore(range);
     segment->slot = range->slot;

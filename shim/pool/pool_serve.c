@@ -38,6 +38,7 @@ void pool_suspend_lock(void) {
 
 void pool_resume_lock(void) {
   pthread_mutex_lock(&pool_lock);
+  PUMP_ASSERT(busy != 0, "each pool_resume_lock follows a pool_suspend_lock");
   if (--busy == 0) pthread_cond_broadcast(&none_busy);
 }
 
@@ -62,7 +63,7 @@ struct pool_arena *pool_arena_of(CUmemoryPool pool, CUcontext context, uint32_t 
   unused->pool = pool;
   unused->context = context;
   unused->device = device;
-  pool_figures_begin(unused);
+  pool_usage_begin(unused);
   return unused;
 }
 
@@ -85,15 +86,16 @@ void pool_trim_device(uint32_t device, bool all) {
  * price: each is populated again for its next owner. That pays if the peak of live bytes
  * exceeds SCARCE_HALVES halves of the budget. Places by lifetimes leave fewer blocks dead
  * for long, which pays if the peak fits. */
-static void judge(struct pool_arena *arena) {
+static void judge_scarcity(struct pool_arena *arena) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the arenas");
   const struct pump_device *device = &pump_shm->devices[arena->device];
   uint64_t budget_bytes = PUMP_LOAD(&device->budget_bytes);
   uint64_t taken_bytes =
       PUMP_LOAD(&device->allocated_bytes) + PUMP_LOAD(&device->plain_bytes);
   uint64_t most_bytes = taken_bytes + arena->peak_bytes; /* includes reserved_bytes */
-  bool apart = pool_saves(arena) &&
+  bool apart = pool_discards_dead(arena) &&
                most_bytes > arena->reserved_bytes + budget_bytes / 2 * SCARCE_HALVES;
-  if (arena->apart && !apart) pool_settle(arena);
+  if (arena->apart && !apart) pool_join_all(arena);
   arena->apart = apart;
   arena->places = most_bytes <= arena->reserved_bytes + budget_bytes;
   if (!arena->places) pool_cycle_pause(arena);
@@ -108,7 +110,7 @@ struct request {
   uint64_t length_bytes, requested_bytes;
 };
 
-static struct pool_piece_node *take(const struct request *request, bool hot) {
+static struct pool_piece_node *take_free(const struct request *request, bool hot) {
   struct pool_piece_node *piece = NULL;
   if (request->kind == POOL_LARGE)
     piece = pool_find_free(request->arena, POOL_SPARE, request->length_bytes,
@@ -116,8 +118,9 @@ static struct pool_piece_node *take(const struct request *request, bool hot) {
   if (piece == NULL)
     piece = pool_find_free(request->arena, request->kind, request->length_bytes,
                            request->stream, hot);
-  return piece == NULL ? NULL
-                       : pool_take(piece, request->length_bytes, request->requested_bytes);
+  return piece == NULL
+             ? NULL
+             : pool_hand_out(piece, request->length_bytes, request->requested_bytes);
 }
 
 /* Takes a piece that another stream has freed, and makes `handle` wait until that stream
@@ -136,7 +139,7 @@ static struct pool_piece_node *borrow(const struct request *request, CUstream ha
           &other->events[(other->events_first + e) & (POOL_EVENTS - 1)];
       if (event->order < piece->order) continue;
       if (pump_real.cuStreamWaitEvent(handle, event->event, 0) != CUDA_SUCCESS) return NULL;
-      return pool_take(piece, request->length_bytes, request->requested_bytes);
+      return pool_hand_out(piece, request->length_bytes, request->requested_bytes);
     }
   }
   return NULL;
@@ -150,7 +153,7 @@ static bool may_spread(const struct request *request) {
   uint64_t left, whole, bytes = request->length_bytes;
   if (bytes < POOL_SEGMENT_LARGE_BYTES) bytes = POOL_SEGMENT_LARGE_BYTES;
   if (arena->reserved_bytes + bytes > SPREAD * arena->peak_bytes) return false;
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return left > bytes && left - bytes >= whole / 2;
 }
 
@@ -158,19 +161,19 @@ static bool may_spread(const struct request *request) {
  * Memory that was freed earlier, with a pending last use, could not be discarded if it
  * were handed out. Requires the lock, and releases it in between. */
 static struct pool_piece_node *obtain_clean(struct request *request, struct pump_at at) {
-  struct pool_piece_node *piece = take(request, true);
+  struct pool_piece_node *piece = take_free(request, true);
   if (piece != NULL) return piece;
   pool_poll(request->arena);
-  piece = take(request, true);
+  piece = take_free(request, true);
   if (piece != NULL) return piece;
   if (!may_spread(request)) return NULL;
   pool_grow(request->arena, request->kind, request->length_bytes);
   request->stream = pool_stream_number(request->arena, at);
-  return request->stream == 0 ? NULL : take(request, true);
+  return request->stream == 0 ? NULL : take_free(request, true);
 }
 
 /* Returns whether the arena has taken more address space than if everything fitted. */
-static bool spread(const struct pool_arena *arena) {
+static bool is_spread(const struct pool_arena *arena) {
   return arena->reserved_bytes > 2 * arena->peak_bytes;
 }
 
@@ -194,11 +197,11 @@ static struct pool_piece_node *obtain_late(struct request *request, struct pump_
     nanosleep(&(struct timespec){.tv_nsec = POOL_WAIT_NS}, NULL);
     pthread_mutex_lock(&pool_lock);
     pool_poll(arena);
-    pool_settle(arena);
+    pool_join_all(arena);
     int why = pool_grow(arena, request->kind, request->length_bytes);
     request->stream = pool_stream_number(arena, at);
     if (request->stream == 0 || (why != 0 && why != -ENOMEM)) break;
-    piece = take(request, false);
+    piece = take_free(request, false);
   }
   return piece;
 }
@@ -210,26 +213,27 @@ static struct pool_piece_node *obtain(struct request *request, struct pump_at at
   struct pool_piece_node *piece = arena->apart ? obtain_clean(request, at) : NULL;
   *why = 0;
   if (piece == NULL && request->stream == 0) *why = -EAGAIN;
-  if (piece == NULL && *why == 0) piece = take(request, false);
+  if (piece == NULL && *why == 0) piece = take_free(request, false);
   if (piece != NULL || *why != 0) return piece;
   pool_poll(arena);
   pool_dead_poll(&arena->dead);
-  if (arena->apart) pool_settle(arena);
-  piece = take(request, false);
+  if (arena->apart) pool_join_all(arena);
+  piece = take_free(request, false);
   if (piece != NULL) return piece;
   for (int attempt = 0; piece == NULL && *why == 0 && attempt < GROW_ATTEMPTS; attempt++) {
     *why = pool_grow(request->arena, request->kind, request->length_bytes);
     /* Other threads may have taken the stream's entry since, or freed or taken memory. */
     request->stream = pool_stream_number(request->arena, at);
     if (request->stream == 0) *why = -EAGAIN;
-    if (request->stream != 0) piece = take(request, false);
+    if (request->stream != 0) piece = take_free(request, false);
   }
   if (piece == NULL && *why == 0) *why = -EAGAIN;
   if (piece == NULL && *why == -ENOMEM) {
     pool_cycle_drop(arena); /* all segments may serve */
     piece = borrow(request, at.stream);
   }
-  if (piece == NULL && *why == -ENOMEM && spread(arena)) piece = obtain_late(request, at);
+  if (piece == NULL && *why == -ENOMEM && is_spread(arena))
+    piece = obtain_late(request, at);
   return piece;
 }
 
@@ -241,7 +245,7 @@ static struct pool_piece_node *serve(struct request *request, struct pump_at at,
   struct pool_piece_node *piece =
       pool_cycle_take(request->arena, request->stream, request->requested_bytes, &number);
   if (piece == NULL) piece = obtain(request, at, why);
-  if (piece != NULL) pool_cycle_serve(piece, number);
+  if (piece != NULL) pool_cycle_note_piece(piece, number);
   return piece;
 }
 
@@ -257,7 +261,7 @@ static bool allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool,
   request.arena = pool_arena_of(pool, context, device, true);
   if (request.arena != NULL) {
     request.stream = pool_stream_number(request.arena, at);
-    judge(request.arena);
+    judge_scarcity(request.arena);
   }
   if (request.stream != 0) piece = serve(&request, at, &why);
   struct pool_span span = {0, 0};
@@ -315,27 +319,27 @@ static uint64_t next_order(struct pool_stream *stream) {
 }
 
 /* Takes the block back, or returns an error if there is none. Requires the lock. */
-static CUresult give(uint64_t address, struct pump_at *at, struct pool_arena **arena,
-                     uint32_t *stream, uint32_t *slot, struct pool_span *died) {
+static CUresult take_back(uint64_t address, struct pump_at *at, struct pool_arena **arena,
+                          uint32_t *stream, uint32_t *slot, struct pool_span *died) {
   struct pool_piece_node *piece = pool_live_at(address);
   if (piece == NULL) return CUDA_ERROR_INVALID_VALUE;
   *arena = piece->segment->arena;
   *slot = piece->segment->slot;
-  judge(*arena);
+  judge_scarcity(*arena);
   *stream = at == NULL ? earlier_owner(piece) : pool_stream_number(*arena, *at);
   if (at != NULL && *stream == 0) return CUDA_ERROR_NOT_READY;
   uint64_t order = *stream == 0 ? 0 : next_order(&(*arena)->streams[*stream - 1]);
-  pool_cycle_free(piece);
-  pool_give(piece, *stream, order, pump_now_ns(), died);
+  pool_cycle_note_free(piece);
+  pool_take_back(piece, *stream, order, pump_now_ns(), died);
   return CUDA_SUCCESS;
 }
 
-static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_arena **arena,
-                            uint32_t *stream, bool *died) {
+static CUresult take_back_locked(uint64_t address, struct pump_at *at,
+                                 struct pool_arena **arena, uint32_t *stream, bool *died) {
   struct pool_span span = {0, 0};
   uint32_t slot = 0;
   pthread_mutex_lock(&pool_lock);
-  CUresult result = give(address, at, arena, stream, &slot, &span);
+  CUresult result = take_back(address, at, arena, stream, &slot, &span);
   *died = result == CUDA_SUCCESS && span.length_bytes != 0 && (*arena)->apart;
   if (*died) pump_event_block(PUMP_EVENT_FREED, slot, span.offset_bytes, span.length_bytes);
   pthread_mutex_unlock(&pool_lock);
@@ -344,12 +348,12 @@ static CUresult give_locked(uint64_t address, struct pump_at *at, struct pool_ar
 
 /* Waits for a stream that has no entry (of another context, or beyond the table) and so
  * gets no events, and frees then. */
-static CUresult give_waiting(uint64_t address, struct pump_at at) {
+static CUresult take_back_waiting(uint64_t address, struct pump_at at) {
   struct pool_arena *arena;
   uint32_t stream;
   bool died;
   CUresult result = pump_real.cuStreamSynchronize(at.stream);
-  return result == CUDA_SUCCESS ? give_locked(address, NULL, &arena, &stream, &died)
+  return result == CUDA_SUCCESS ? take_back_locked(address, NULL, &arena, &stream, &died)
                                 : result;
 }
 
@@ -362,9 +366,9 @@ bool pump_pool_free_ordered(CUdeviceptr address, struct pump_at at, CUresult *re
   if (pump_capturing(at.stream)) { /* only memory of the graph can be freed there */
     *result = CUDA_ERROR_INVALID_VALUE;
   } else {
-    *result = give_locked(address, &at, &arena, &stream, &died);
-    if (*result == CUDA_SUCCESS) pool_cover(arena, stream, at.stream, died);
-    if (*result == CUDA_ERROR_NOT_READY) *result = give_waiting(address, at);
+    *result = take_back_locked(address, &at, &arena, &stream, &died);
+    if (*result == CUDA_SUCCESS) pool_record_event(arena, stream, at.stream, died);
+    if (*result == CUDA_ERROR_NOT_READY) *result = take_back_waiting(address, at);
   }
   pump_driver_scope_close(scope);
   return true;
@@ -375,11 +379,11 @@ bool pump_pool_free_now(CUdeviceptr address, CUresult *result) {
   uint32_t stream;
   bool died;
   if (!in_pool(address)) return false;
-  *result = give_locked(address, NULL, &arena, &stream, &died);
+  *result = take_back_locked(address, NULL, &arena, &stream, &died);
   return true;
 }
 
-void pump_pool_relieve(uint32_t device) {
+void pump_pool_free_idle(uint32_t device) {
   struct pump_driver_scope scope = pump_driver_scope_open();
   pthread_mutex_lock(&pool_lock);
   do {
@@ -425,7 +429,7 @@ static void end_stream(struct pool_arena *arena, struct pump_at at) {
     struct pool_stream *stream = &arena->streams[i];
     if (!stream->used || stream->gone || stream->handle != at.stream) continue;
     pthread_mutex_unlock(&pool_lock);
-    if (!pump_capturing(at.stream)) pool_cover_last(arena, i + 1, at.stream);
+    if (!pump_capturing(at.stream)) pool_record_last_event(arena, i + 1, at.stream);
     pthread_mutex_lock(&pool_lock);
     stream->gone = true;
     arena->streams_live--;

@@ -45,7 +45,7 @@ struct pool_piece_node {
   uint64_t request; /* live: number among large requests; 0: none */
   uint32_t stream;
   bool live;
-  bool aside; /* in quarantine: free, but in no bin */
+  bool quarantined; /* in quarantine: free, but in no bin */
 };
 
 struct pool_bins {
@@ -132,7 +132,7 @@ struct pool_arena {
   struct pool_bins clean;
   struct pool_stream streams[POOL_STREAMS]; /* at index number - 1 */
   CUevent *spare;                           /* events that are not in use */
-  uint32_t spare_count, spare_room;
+  uint32_t spare_count, spare_capacity;
   struct pool_dead dead;
   struct pool_cycle *cycle; /* NULL: no requests are recorded */
 };
@@ -140,7 +140,7 @@ struct pool_arena {
 extern pthread_mutex_t pool_lock;
 
 /* Release the lock, and take it again, around driver calls on idle memory that is in no
- * list then. pump_pool_relieve waits until no thread is between the two. */
+ * list then. pump_pool_free_idle waits until no thread is between the two. */
 void pool_suspend_lock(void);
 void pool_resume_lock(void);
 
@@ -159,23 +159,24 @@ struct pool_piece_node *pool_find_free(struct pool_arena *arena, uint32_t kind,
 /* ---- pieces (pool_blocks.c), under the lock ---------------------------------- */
 
 /* Hands out `length_bytes` of a free piece; the rest stays free. NULL: out of memory. */
-struct pool_piece_node *pool_take(struct pool_piece_node *piece, uint64_t length_bytes,
-                                  uint64_t requested_bytes);
+struct pool_piece_node *pool_hand_out(struct pool_piece_node *piece, uint64_t length_bytes,
+                                      uint64_t requested_bytes);
 /* Returns the free piece that has `length_bytes` at the offset, and that `stream` may use
  * at once, or NULL. */
 struct pool_piece_node *pool_find_at(struct pool_segment *segment, uint64_t offset_bytes,
                                      uint64_t length_bytes, uint32_t stream);
 /* Hands out that part; the rest of the piece stays free. NULL: out of memory. */
-struct pool_piece_node *pool_take_at(struct pool_piece_node *piece, uint64_t offset_bytes,
-                                     uint64_t length_bytes, uint64_t requested_bytes);
+struct pool_piece_node *pool_hand_out_at(struct pool_piece_node *piece,
+                                         uint64_t offset_bytes, uint64_t length_bytes,
+                                         uint64_t requested_bytes);
 /* Takes a live piece back as number `order` of `stream`'s frees, or as clean (stream 0).
  * `died`: the whole blocks that hold nothing live afterwards. */
-void pool_give(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
-               uint64_t now_ns, struct pool_span *died);
+void pool_take_back(struct pool_piece_node *piece, uint32_t stream, uint64_t order,
+                    uint64_t now_ns, struct pool_span *died);
 /* Joins neighbours that were kept apart. */
-void pool_settle(struct pool_arena *arena);
+void pool_join_all(struct pool_arena *arena);
 /* Makes everything clean that `stream` has freed up to number `order`. */
-void pool_clean(struct pool_arena *arena, uint32_t stream, uint64_t order);
+void pool_mark_clean(struct pool_arena *arena, uint32_t stream, uint64_t order);
 /* Returns the live piece that begins at `base`, or NULL. */
 struct pool_piece_node *pool_live_at(uint64_t base);
 /* Returns whether the segment has only one piece, which is free and clean. */
@@ -184,20 +185,20 @@ bool pool_segment_idle(const struct pool_segment *segment);
  * to the arena; 0 or -ENOMEM. */
 int pool_segment_open(struct pool_segment *segment);
 /* Changes the kind of a segment. */
-void pool_segment_is(struct pool_segment *segment, uint32_t kind);
+void pool_segment_set_kind(struct pool_segment *segment, uint32_t kind);
 /* Removes a segment from its arena, whatever is in it. Its map lives on. */
 void pool_segment_close(struct pool_segment *segment);
-/* Sets aside clean pieces, cut to whole blocks that are not discarded, and were freed
+/* Quarantines clean pieces, cut to whole blocks that are not discarded, and were freed
  * before `before_ns` or are not hot. Returns how many, at most `most`. */
-uint32_t pool_set_aside(struct pool_arena *arena, uint64_t before_ns,
-                        struct pool_piece_node **pieces, uint32_t most);
-void pool_unset_aside(struct pool_piece_node *piece, bool discarded);
+uint32_t pool_quarantine(struct pool_arena *arena, uint64_t before_ns,
+                         struct pool_piece_node **pieces, uint32_t most);
+void pool_end_quarantine(struct pool_piece_node *piece, bool discarded);
 /* Returns the blocks of a piece that `stream` must repopulate before it uses them: they
  * are discarded, or another stream has repopulated them and may not have executed it. */
 struct pool_span pool_discarded_span(const struct pool_piece_node *piece, uint32_t stream);
 /* Records that `stream` has repopulated the blocks, as number `order` of its frees. */
-void pool_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
-                      uint32_t stream, uint64_t order);
+void pool_note_repopulated(struct pool_piece_node *piece, const struct pool_span *span,
+                           uint32_t stream, uint64_t order);
 void pool_blocks_reset(void);
 
 /* ---- cycles (pool_cycle.c), under the lock ------------------------------------ */
@@ -207,13 +208,13 @@ void pool_blocks_reset(void);
 struct pool_piece_node *pool_cycle_take(struct pool_arena *arena, uint32_t stream,
                                         uint64_t requested_bytes, uint64_t *number);
 /* Records which piece the request of that number has got. */
-void pool_cycle_serve(struct pool_piece_node *piece, uint64_t number);
+void pool_cycle_note_piece(struct pool_piece_node *piece, uint64_t number);
 /* Records that the piece is about to be taken back. */
-void pool_cycle_free(const struct pool_piece_node *piece);
+void pool_cycle_note_free(const struct pool_piece_node *piece);
 /* Return whether places are used, and whether enough requests came as expected to give
  * segments of kind POOL_SPARE back. */
-bool pool_cycle_follows(const struct pool_arena *arena);
-bool pool_cycle_came(const struct pool_arena *arena);
+bool pool_cycle_is_known(const struct pool_arena *arena);
+bool pool_cycle_is_confirmed(const struct pool_arena *arena);
 /* Voids the places of the cycle. */
 void pool_cycle_drop(struct pool_arena *arena);
 /* Voids the places, because requests are not recorded for a while. */
@@ -231,10 +232,11 @@ void pool_poll(struct pool_arena *arena);
 /* Records an event that covers the latest frees on `stream`. If only one stream is in use,
  * it does so once per POOL_EVENT_FREES frees or POOL_EVENT_NS, or at once if `soon`.
  * Requires a driver scope. Called without the lock. */
-void pool_cover(struct pool_arena *arena, uint32_t stream, CUstream handle, bool soon);
+void pool_record_event(struct pool_arena *arena, uint32_t stream, CUstream handle,
+                       bool soon);
 /* Records an event that covers all frees of a stream that is about to end, whichever
  * context is current. */
-void pool_cover_last(struct pool_arena *arena, uint32_t stream, CUstream handle);
+void pool_record_last_event(struct pool_arena *arena, uint32_t stream, CUstream handle);
 
 /* Finds out which frees of all streams the GPU has reached, and records events after the
  * others if possible. Requires the lock and a driver scope. */
@@ -245,7 +247,7 @@ uint64_t pool_pending_bytes(const struct pool_arena *arena);
 
 /* ---- segments (pool_segments.c) -------------------------------------------------- */
 
-/* Adds a segment with room for `length_bytes` to the arena. Requires the lock, and
+/* Adds a segment of at least `length_bytes` to the arena. Requires the lock, and
  * releases it in between. Returns 0; -EAGAIN: the driver's own pool has to serve;
  * -ENOMEM: out of memory, which the caller explains. */
 int pool_grow(struct pool_arena *arena, uint32_t kind, uint64_t length_bytes);
@@ -260,7 +262,7 @@ void pool_trim_spare(struct pool_arena *arena);
 
 /* Returns whether dead memory is discarded: the device is oversubscribed, and its driver
  * can do that. */
-bool pool_saves(const struct pool_arena *arena);
+bool pool_discards_dead(const struct pool_arena *arena);
 /* Repopulates the blocks in `span` of the live piece at `base`, in the order of the
  * stream, before the program gets the piece. Returns false if the piece must not be used.
  * Requires a driver scope. Called without the lock. */
@@ -276,11 +278,11 @@ void pool_dead_finish(struct pool_dead *dead);
 
 /* Update what the driver's pools would report (driver_pools.c), after blocks were handed
  * out or taken back, or segments ended. Require the lock. */
-void pool_figures_grow(struct pool_arena *arena, uint64_t bytes);
-void pool_figures_shrink(struct pool_arena *arena, uint64_t bytes);
-void pool_figures_bound(struct pool_arena *arena);
+void pool_usage_add(struct pool_arena *arena, uint64_t bytes);
+void pool_usage_subtract(struct pool_arena *arena, uint64_t bytes);
+void pool_usage_bound(struct pool_arena *arena);
 /* Starts the numbers of an arena, which now replaces its pool. */
-void pool_figures_begin(struct pool_arena *arena);
+void pool_usage_begin(struct pool_arena *arena);
 /* Forgets all pools, at the start of a process. */
 void driver_pools_reset(void);
 

@@ -95,15 +95,15 @@ uint32_t pool_stream_number(struct pool_arena *arena, struct pump_at at) {
 /* ---- events ------------------------------------------------------------------- */
 
 static void keep_event(struct pool_arena *arena, CUevent event) {
-  if (arena->spare_count == arena->spare_room) {
-    uint32_t room = arena->spare_room == 0 ? 64 : arena->spare_room * 2;
-    CUevent *larger = realloc(arena->spare, room * sizeof *larger);
+  if (arena->spare_count == arena->spare_capacity) {
+    uint32_t capacity = arena->spare_capacity == 0 ? 64 : arena->spare_capacity * 2;
+    CUevent *larger = realloc(arena->spare, capacity * sizeof *larger);
     if (larger == NULL) { /* it is not recorded: nothing waits for it */
       pump_real.cuEventDestroy_v2(event);
       return;
     }
     arena->spare = larger;
-    arena->spare_room = room;
+    arena->spare_capacity = capacity;
   }
   arena->spare[arena->spare_count++] = event;
 }
@@ -125,12 +125,15 @@ static void poll_stream(struct pool_arena *arena, uint32_t number) {
     stream->events_first = (stream->events_first + 1) & (POOL_EVENTS - 1);
     if (--stream->events_count == 0 && !complete) stream->covered = stream->completed;
   }
-  if (stream->completed != before) pool_clean(arena, number, stream->completed);
+  PUMP_ASSERT(stream->completed <= stream->covered && stream->covered <= stream->frees,
+              "frees are first covered by an event, then completed");
+  if (stream->completed != before) pool_mark_clean(arena, number, stream->completed);
   if (stream->gone && stream->oldest == NULL && stream->events_count == 0)
     stream->used = false;
 }
 
 void pool_poll(struct pool_arena *arena) {
+  PUMP_ASSERT(pump_is_locked(&pool_lock), "pool_lock guards the streams");
   for (uint32_t i = 0; i < arena->streams_used; i++)
     if (arena->streams[i].used) poll_stream(arena, i + 1);
 }
@@ -161,6 +164,7 @@ static void add_event(struct pool_arena *arena, struct pool_stream *stream, CUev
   }
   *event_at(stream, stream->events_count++) =
       (struct pool_event){.event = event, .order = order};
+  PUMP_ASSERT(order <= stream->frees, "an event covers only frees before it");
   if (order > stream->covered) stream->covered = order;
   stream->covered_ns = now_ns;
 }
@@ -186,13 +190,14 @@ static void cover(struct pool_arena *arena, uint32_t number, CUstream handle, bo
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pool_cover(struct pool_arena *arena, uint32_t number, CUstream handle, bool soon) {
+void pool_record_event(struct pool_arena *arena, uint32_t number, CUstream handle,
+                       bool soon) {
   cover(arena, number, handle, soon);
 }
 
 /* Switches to the arena's context: events can be made only there, and the thread that
  * destroys a stream need not be in it. */
-void pool_cover_last(struct pool_arena *arena, uint32_t number, CUstream handle) {
+void pool_record_last_event(struct pool_arena *arena, uint32_t number, CUstream handle) {
   CUcontext current = NULL;
   bool moved = PUMP_HAS(cuCtxSetCurrent) && !current_is(arena->context) &&
                pump_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
@@ -210,15 +215,15 @@ static bool is_idle(const struct pool_stream *stream) {
 }
 
 /* Marks all frees as executed: they are numbered under the lock, before the query. */
-static void complete(struct pool_arena *arena, uint32_t number) {
+static void mark_completed(struct pool_arena *arena, uint32_t number) {
   struct pool_stream *stream = &arena->streams[number - 1];
   while (stream->events_count > 0)
     keep_event(arena, event_at(stream, --stream->events_count)->event);
   stream->covered = stream->completed = stream->frees;
-  pool_clean(arena, number, stream->completed);
+  pool_mark_clean(arena, number, stream->completed);
 }
 
-static void record_behind(struct pool_arena *arena, struct pool_stream *stream) {
+static void record_missing_event(struct pool_arena *arena, struct pool_stream *stream) {
   CUevent event;
   if (stream->thread != 0 || stream->covered == stream->frees ||
       stream->events_count == POOL_EVENTS || pump_capturing(stream->handle) ||
@@ -236,9 +241,9 @@ void pool_catch_up(struct pool_arena *arena) {
     struct pool_stream *stream = &arena->streams[i];
     if (!stream->used || stream->gone || stream->completed == stream->frees) continue;
     if (is_idle(stream))
-      complete(arena, i + 1);
+      mark_completed(arena, i + 1);
     else
-      record_behind(arena, stream);
+      record_missing_event(arena, stream);
   }
   pool_poll(arena);
 }

@@ -58,7 +58,7 @@ CUresult pump_free_ordered(CUdeviceptr address, CUresult (*real)(CUdeviceptr, CU
                            CUstream stream, bool per_thread) {
   CUresult answer;
   struct pump_at at = pump_at(stream, per_thread);
-  if (pump_mapped_holds(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
+  if (pump_mapped_contains(address)) return CUDA_ERROR_INVALID_VALUE; /* reserved address */
   if (pump_pool_free_ordered(address, at, &answer)) return answer;
   if (pump_converted(address) && captured(at.stream)) return real(address, stream);
   struct pump_range_info range;

@@ -93,7 +93,7 @@ static bool serves_large(uint32_t device, uint64_t now_ns) {
 /* Returns the highest number that may have an open gate. */
 static uint64_t may_open(uint32_t device, uint64_t made, uint64_t now_ns) {
   struct gates *gates = &all[device];
-  bool yields = pump_yields(device);
+  bool yields = pump_job_yields(device);
   if (!yields && !serves_large(device, now_ns)) return made;
   uint64_t ready = PUMP_LOAD(&pump_shm->devices[device].ready_seq), seen = moved(device);
   if (gates->shut_ns == 0 || ready > gates->opened) gates->shut_ns = now_ns;
@@ -154,7 +154,7 @@ static bool begin(void) {
   return true;
 }
 
-void pump_yield(uint32_t device, uint64_t until_ns) {
+void pump_yield_set(uint32_t device, uint64_t until_ns) {
   struct gates *gates = &all[device];
   uint64_t now_ns = pump_now_ns();
   if (until_ns != gates->asked_ns) { /* the same request again renews nothing */
@@ -173,10 +173,10 @@ void pump_yield(uint32_t device, uint64_t until_ns) {
 void pump_gates_adopt(void) {
   if (PUMP_LOAD(&pump_gates_large) != 0) begin();
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
-    pump_yield(i, PUMP_LOAD(&pump_shm->devices[i].yield_until_ns));
+    pump_yield_set(i, PUMP_LOAD(&pump_shm->devices[i].yield_until_ns));
 }
 
-bool pump_yields(uint32_t device) {
+bool pump_job_yields(uint32_t device) {
   return (PUMP_LOAD(&pump_gates_devices) >> device & 1) != 0 && !PUMP_LOAD(&stopped) &&
          !pump_reports_nothing() && pump_now_ns() < PUMP_LOAD(&all[device].until_ns);
 }
@@ -207,7 +207,7 @@ void pump_gates_register(uint32_t device, uint32_t context_index, uint32_t epoch
 bool pump_gates_may(uint32_t device, bool large) {
   uint64_t now_ns = pump_now_ns();
   return now_ns >= PUMP_LOAD(&all[device].paused_ns) && !PUMP_LOAD(&refused) &&
-         (pump_yields(device) || (large && serves_large(device, now_ns)));
+         (pump_job_yields(device) || (large && serves_large(device, now_ns)));
 }
 
 void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
@@ -223,12 +223,12 @@ void pump_gate(uint32_t device, CUcontext context, uint32_t context_index,
   CUdeviceptr word = 0;
   if (!pump_capturing(stream) && pump_real.cuMemHostGetDevicePointer_v2(
                                      &word, word_of(context_index), 0) == CUDA_SUCCESS) {
-    pump_raise(&all[device].made, seq);
+    pump_atomic_max(&all[device].made, seq);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (pump_real.cuStreamWaitValue32_v2(stream, word, (uint32_t)seq, WAIT_GEQ) ==
         CUDA_SUCCESS)
-      PUMP_ADD(pump_yields(device) ? &pump_shm->shim_counters.gates
-                                   : &pump_shm->shim_counters.gates_large,
+      PUMP_ADD(pump_job_yields(device) ? &pump_shm->shim_counters.gates
+                                       : &pump_shm->shim_counters.gates_large,
                1);
     else
       PUMP_STORE(&refused, true);

@@ -15,20 +15,20 @@ struct pump_marker_sleeper pump_marker_sleepers[PUMP_MAX_DEVICES];
 void pump_marker_queue_init(struct pump_marker_queue *queue) {
   PUMP_STORE(&queue->head, 0);
   PUMP_STORE(&queue->tail, 0);
-  for (uint64_t i = 0; i < PUMP_MARKERS; i++) PUMP_STORE(&queue->cells[i].turn, i);
+  for (uint64_t i = 0; i < PUMP_MARKERS; i++) PUMP_STORE(&queue->cells[i].sequence, i);
 }
 
 bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value) {
   uint64_t tail = PUMP_LOAD(&queue->tail);
   for (;;) {
-    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[tail % PUMP_MARKERS].turn);
-    if (turn < tail) return false; /* full */
-    if (turn > tail) {
+    uint64_t sequence = PUMP_LOAD_ACQUIRE(&queue->cells[tail % PUMP_MARKERS].sequence);
+    if (sequence < tail) return false; /* full */
+    if (sequence > tail) {
       tail = PUMP_LOAD(&queue->tail);
     } else if (__atomic_compare_exchange_n(&queue->tail, &tail, tail + 1, true,
                                            __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
       PUMP_STORE(&queue->cells[tail % PUMP_MARKERS].value, value);
-      PUMP_STORE_RELEASE(&queue->cells[tail % PUMP_MARKERS].turn, tail + 1);
+      PUMP_STORE_RELEASE(&queue->cells[tail % PUMP_MARKERS].sequence, tail + 1);
       return true;
     }
   }
@@ -37,14 +37,14 @@ bool pump_marker_queue_push(struct pump_marker_queue *queue, uint32_t value) {
 bool pump_marker_queue_pop(struct pump_marker_queue *queue, uint32_t *value) {
   uint64_t head = PUMP_LOAD(&queue->head);
   for (;;) {
-    uint64_t turn = PUMP_LOAD_ACQUIRE(&queue->cells[head % PUMP_MARKERS].turn);
-    if (turn < head + 1) return false; /* empty */
-    if (turn > head + 1) {
+    uint64_t sequence = PUMP_LOAD_ACQUIRE(&queue->cells[head % PUMP_MARKERS].sequence);
+    if (sequence < head + 1) return false; /* empty */
+    if (sequence > head + 1) {
       head = PUMP_LOAD(&queue->head);
     } else if (__atomic_compare_exchange_n(&queue->head, &head, head + 1, true,
                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       *value = PUMP_LOAD(&queue->cells[head % PUMP_MARKERS].value);
-      PUMP_STORE_RELEASE(&queue->cells[head % PUMP_MARKERS].turn, head + PUMP_MARKERS);
+      PUMP_STORE_RELEASE(&queue->cells[head % PUMP_MARKERS].sequence, head + PUMP_MARKERS);
       return true;
     }
   }
@@ -86,14 +86,14 @@ struct pump_marker *pump_marker_take(struct pump_marker_pool *pool,
     return NULL;
   }
   struct pump_marker *marker = &pool->markers[pump_marker_number_of(*ticket)];
-  PUMP_STORE(&marker->held, 1);
+  PUMP_STORE(&marker->in_use, 1);
   return marker;
 }
 
 void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marker,
                       uint32_t ticket) {
   pump_marker_queue_push(queue, ticket); /* as many cells as markers: never full */
-  PUMP_STORE_RELEASE(&marker->held, 0);
+  PUMP_STORE_RELEASE(&marker->in_use, 0);
 }
 
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
@@ -137,7 +137,7 @@ void pump_marker_fork_child(void) {
     if (!pool->ready) continue; /* a fork must not copy untouched pages */
     pool->ready = false;
     pool->epoch = 0;
-    for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].held = 0;
+    for (int m = 0; m < PUMP_MARKERS; m++) pool->markers[m].in_use = 0;
   }
   memset(pump_marker_sleepers, 0, sizeof pump_marker_sleepers);
 }

@@ -14,7 +14,7 @@
  * the event directly after it, and both have timing. They have their own FREE queue.
  *
  * A marker returned after that must not be mistaken for an event of the pool's next epoch.
- * So a queue's ticket holds epoch and number, and a marker that is still `held` is not
+ * So a queue's ticket holds epoch and number, and a marker that is still `in_use` is not
  * made again. No two epochs have the same number.
  *
  * Wake-ups. While markers are recorded, and for PUMP_LINGER_NS afterwards, the marker
@@ -33,7 +33,7 @@ struct pump_marker {
   CUevent begin; /* NULL: not timed */
   uint64_t seq;
   uint32_t stream_index;
-  uint32_t held; /* 1 while an application thread has it */
+  uint32_t in_use; /* 1 while an application thread has it */
 };
 
 #define PUMP_MARKER_EPOCH_MASK 0xfffffu
@@ -56,11 +56,11 @@ static inline bool pump_marker_of_later_epoch(uint32_t ticket, uint32_t epoch) {
 _Static_assert(PUMP_MARKERS == 4096, "a number has 12 bits in a ticket");
 
 /* A bounded queue of tickets, many producers and consumers. The cell for position p is
- * empty if turn == p, and filled if turn == p + 1. */
+ * empty if sequence == p, and filled if sequence == p + 1. */
 struct pump_marker_queue {
   uint64_t head, tail;
   struct {
-    uint64_t turn;
+    uint64_t sequence;
     uint32_t value;
   } cells[PUMP_MARKERS];
 };

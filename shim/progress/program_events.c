@@ -32,34 +32,34 @@ static uint32_t any_distrusted; /* 1: some; 2: the table overflowed, trust no ev
 
 /* ---- records -------------------------------------------------------------------- */
 
-static uint32_t event_place(CUevent event) {
+static uint32_t event_bucket(CUevent event) {
   return (uint32_t)(((uint64_t)(uintptr_t)event * 0x9e3779b97f4a7c15u) >> 52);
 }
 
 void pump_progress_event_recorded(CUevent event, uint32_t stream_index, uint64_t seq) {
   if (event == NULL || stream_index == 0 || stream_index >= PUMP_MAX_STREAMS) return;
-  uint64_t *word = &events[event_place(event)].event;
+  uint64_t *word = &events[event_bucket(event)].event;
   uint64_t seen = PUMP_LOAD(word);
   /* Another thread is writing here: the loss of a record costs only time. */
   if (seen == EVENT_BUSY ||
       !__atomic_compare_exchange_n(word, &seen, EVENT_BUSY, false, __ATOMIC_ACQUIRE,
                                    __ATOMIC_RELAXED))
     return;
-  PUMP_STORE(&events[event_place(event)].where, seq << 10 | stream_index);
+  PUMP_STORE(&events[event_bucket(event)].where, seq << 10 | stream_index);
   PUMP_STORE_RELEASE(word, (uint64_t)(uintptr_t)event);
 }
 
 uint64_t pump_progress_event_asked(CUevent event) {
   if (event == NULL) return 0;
-  uint32_t place = event_place(event);
-  if (PUMP_LOAD_ACQUIRE(&events[place].event) != (uint64_t)(uintptr_t)event) return 0;
-  uint64_t where = PUMP_LOAD_ACQUIRE(&events[place].where);
-  return PUMP_LOAD(&events[place].event) == (uint64_t)(uintptr_t)event ? where : 0;
+  uint32_t bucket = event_bucket(event);
+  if (PUMP_LOAD_ACQUIRE(&events[bucket].event) != (uint64_t)(uintptr_t)event) return 0;
+  uint64_t where = PUMP_LOAD_ACQUIRE(&events[bucket].where);
+  return PUMP_LOAD(&events[bucket].event) == (uint64_t)(uintptr_t)event ? where : 0;
 }
 
 void pump_progress_event_gone(CUevent event) {
   if (event == NULL) return;
-  uint64_t *word = &events[event_place(event)].event;
+  uint64_t *word = &events[event_bucket(event)].event;
   uint64_t seen = (uint64_t)(uintptr_t)event;
   __atomic_compare_exchange_n(word, &seen, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

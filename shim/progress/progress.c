@@ -124,27 +124,27 @@ static uint64_t key_of(CUstream stream, bool per_thread_default, CUcontext *cont
   return (uint64_t)index << 3 | 1;
 }
 
-static uint32_t first_place(uint64_t key) {
+static uint32_t first_index(uint64_t key) {
   return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 54);
 }
 
-/* Returns the slot of `key`, or 0. `*reuse` is the first place for an insertion. */
+/* Returns the slot of `key`, or 0. `*reuse`: where it may be inserted. */
 static uint32_t find(uint64_t key, uint32_t *reuse) {
-  uint32_t place = first_place(key), gone_busy = 0;
+  uint32_t index = first_index(key), gone_busy = 0;
   *reuse = 0;
-  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++, place = (place + 1) % PUMP_MAX_STREAMS) {
-    if (place == 0) continue;
-    uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[place]);
-    if (seen == key) return place;
+  for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++, index = (index + 1) % PUMP_MAX_STREAMS) {
+    if (index == 0) continue;
+    uint64_t seen = PUMP_LOAD_ACQUIRE(&keys[index]);
+    if (seen == key) return index;
     if (seen == KEY_GONE && *reuse == 0) {
       /* Prefer a stream without work in flight: see the second inaccuracy above. */
-      if (PUMP_LOAD(&streams[place].executed) >= PUMP_LOAD(&streams[place].issued))
-        *reuse = place;
+      if (PUMP_LOAD(&streams[index].executed) >= PUMP_LOAD(&streams[index].issued))
+        *reuse = index;
       else if (gone_busy == 0)
-        gone_busy = place;
+        gone_busy = index;
     }
     if (seen == KEY_FREE) {
-      if (*reuse == 0) *reuse = place;
+      if (*reuse == 0) *reuse = index;
       return 0;
     }
   }
@@ -153,8 +153,8 @@ static uint32_t find(uint64_t key, uint32_t *reuse) {
 }
 
 /* Under the insertion lock. */
-static void occupy(uint32_t place, uint64_t key, CUcontext context) {
-  struct stream *stream = &streams[place];
+static void occupy(uint32_t index, uint64_t key, CUcontext context) {
+  struct stream *stream = &streams[index];
   uint32_t context_index = PUMP_MAX_CONTEXTS;
   int device = pump_context_device(context, &context_index);
   CUdevice current = 0;
@@ -168,10 +168,10 @@ static void occupy(uint32_t place, uint64_t key, CUcontext context) {
   __atomic_store_n(&stream->context, context, __ATOMIC_RELAXED);
   PUMP_STORE(&stream->marked_ns, 0);
   PUMP_STORE(&stream->since_marker, 0);
-  struct pump_progress *progress = &pump_shm->progress[place];
+  struct pump_progress *progress = &pump_shm->progress[index];
   PUMP_STORE(&progress->device, (uint32_t)device);
   PUMP_STORE(&progress->live, 1);
-  PUMP_STORE_RELEASE(&keys[place], key);
+  PUMP_STORE_RELEASE(&keys[index], key);
 }
 
 uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
@@ -179,35 +179,35 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
   uint32_t reuse;
   uint64_t key = key_of(stream, per_thread_default, &context);
   if ((key & 7) == KEY_GONE) return 0; /* no driver makes such a handle */
-  uint32_t place = find(key, &reuse);
-  if (PUMP_LIKELY(place != 0)) return place;
+  uint32_t index = find(key, &reuse);
+  if (PUMP_LIKELY(index != 0)) return index;
   if (__atomic_load_n(&table_full, __ATOMIC_ACQUIRE)) return 0;
   if (context == NULL) context = current_context();
   pthread_mutex_lock(&insert_lock);
-  place = find(key, &reuse);
-  if (place == 0 && reuse != 0) {
+  index = find(key, &reuse);
+  if (index == 0 && reuse != 0) {
     occupy(reuse, key, context);
-    place = reuse;
-  } else if (place == 0) {
+    index = reuse;
+  } else if (index == 0) {
     __atomic_store_n(&table_full, true, __ATOMIC_RELEASE);
     pump_log(PUMP_LOG_INFO, "more than %d streams: the others share one progress slot",
              PUMP_MAX_STREAMS - 1);
   }
   pthread_mutex_unlock(&insert_lock);
-  return place;
+  return index;
 }
 
 void pump_stream_gone(CUstream stream) {
   if ((uintptr_t)stream <= 2 || ((uintptr_t)stream & 7) == KEY_GONE) return;
-  uint32_t reuse, place = find((uint64_t)(uintptr_t)stream, &reuse);
-  if (place != 0) set_gone(place);
+  uint32_t reuse, index = find((uint64_t)(uintptr_t)stream, &reuse);
+  if (index != 0) set_gone(index);
 }
 
 /* ---- advancing ---------------------------------------------------------------- */
 
 static void raise_executed(uint32_t index, uint64_t seq) {
-  pump_raise(&streams[index].executed, seq);
-  pump_raise(&pump_shm->progress[index].executed_seq, seq);
+  pump_atomic_max(&streams[index].executed, seq);
+  pump_atomic_max(&pump_shm->progress[index].executed_seq, seq);
 }
 
 static bool is_news(const struct stream *stream, uint64_t seq) {
@@ -221,7 +221,7 @@ static bool advance_quietly(uint32_t index, uint64_t seq, uint64_t before_ns) {
   raise_executed(index, seq);
   if (PUMP_UNLIKELY(pump_recording)) {
     uint64_t now_ns = pump_now_ns();
-    pump_raise(&streams[index].recorded, seq);
+    pump_atomic_max(&streams[index].recorded, seq);
     pump_moments_add(&moments[index], seq, now_ns);
     pump_upcalls.executed(index, seq, now_ns, before_ns);
   }
@@ -260,7 +260,8 @@ void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
 }
 
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq) {
-  return stream_index < PUMP_MAX_STREAMS ? pump_moments_of(&moments[stream_index], seq) : 0;
+  return stream_index < PUMP_MAX_STREAMS ? pump_moments_find(&moments[stream_index], seq)
+                                         : 0;
 }
 
 uint64_t pump_progress_executed(uint32_t stream_index) {
@@ -310,7 +311,7 @@ void pump_progress_gate(uint32_t stream_index, CUstream stream, bool large) {
   uint32_t device = PUMP_LOAD(&mine->device);
   if (!pump_gates_may(device, large)) return;
   /* The launch's memory may come only once the predecessors are known to have executed. */
-  if (!pump_yields(device)) pump_progress_mark(stream_index, stream);
+  if (!pump_job_yields(device)) pump_progress_mark(stream_index, stream);
   pump_gate(device, context, PUMP_LOAD(&mine->context_index),
             stream_of(stream_index, stream));
 }
@@ -322,10 +323,10 @@ static void wait_for_turn(uint32_t device) {
   uint32_t word = 0;
   uint64_t begin_ns = pump_now_ns();
   int saved = errno;
-  pump_hold_waits(device);
+  pump_hold_enter(device);
   while (pump_hold_lasts(device) && !pump_reports_nothing())
     if (pump_futex(&word, FUTEX_WAIT, 0, &pause) != 0 && errno == EINTR) break;
-  pump_hold_waited(device, pump_now_ns() - begin_ns);
+  pump_hold_leave(device, pump_now_ns() - begin_ns);
   errno = saved;
 }
 
@@ -333,11 +334,11 @@ static void wait_for_turn(uint32_t device) {
 static void wait_until_executed(const struct stream *stream, uint64_t seq) {
   uint32_t word = 0; /* never changes: a sleep that is not a cancellation point */
   bool executed;
-  pump_drain_waits();
+  pump_drain_enter();
   while (!(executed = PUMP_LOAD(&stream->executed) >= seq) && pump_drain_lasts() &&
          !pump_reports_nothing())
     pump_futex_sleep(&word, 0, DRAIN_SLEEP_NS);
-  pump_drain_waited(executed);
+  pump_drain_leave(executed);
   uint32_t device = PUMP_LOAD(&stream->device);
   if (pump_hold_lasts(device)) wait_for_turn(device);
 }
@@ -352,7 +353,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
                           uint64_t now_ns, uint64_t touched_bytes) {
   if (stream_index >= PUMP_MAX_STREAMS) return;
   struct stream *mine = &streams[stream_index];
-  pump_raise(&mine->issued, seq);
+  pump_atomic_max(&mine->issued, seq);
   PUMP_STORE(&pump_shm->progress[stream_index].issued_seq, seq); /* for reports */
   bool draining = pump_draining();
   /* After a gate, a marker may be the only sign that the next launch's memory fits. */
@@ -445,8 +446,8 @@ void pump_progress_context_gone(CUcontext context) {
 void pump_progress_republish(void) {
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) {
     struct pump_progress *progress = &pump_shm->progress[i];
-    pump_raise(&progress->issued_seq, PUMP_LOAD(&streams[i].issued));
-    pump_raise(&progress->executed_seq, PUMP_LOAD(&streams[i].executed));
+    pump_atomic_max(&progress->issued_seq, PUMP_LOAD(&streams[i].issued));
+    pump_atomic_max(&progress->executed_seq, PUMP_LOAD(&streams[i].executed));
     PUMP_STORE(&progress->device, PUMP_LOAD(&streams[i].device));
     PUMP_STORE(&progress->live, names_stream(PUMP_LOAD(&keys[i])));
   }

@@ -82,7 +82,7 @@ struct pump_presumed {
  * Recordings do not get such times. */
 void pump_progress_presume(uint32_t device, struct pump_presumed *presumed,
                            uint64_t now_ns);
-/* In recorded jobs, returns when `seq` was known to have executed (pump_moments_of). */
+/* In recorded jobs, returns when `seq` was known to have executed (pump_moments_find). */
 uint64_t pump_progress_moment(uint32_t stream_index, uint64_t seq);
 /* Returns the newest executed operation, from private memory, not from the mapping. */
 uint64_t pump_progress_executed(uint32_t stream_index);
@@ -125,10 +125,10 @@ extern uint32_t pump_gates_devices;
 extern uint32_t pump_gates_large;
 /* Makes the job yield to others on the device until then (CLOCK_MONOTONIC), at most for
  * PUMP_HOLD_MOST_NS. Repeating a time renews nothing. By the link thread. */
-void pump_yield(uint32_t device, uint64_t until_ns);
+void pump_yield_set(uint32_t device, uint64_t until_ns);
 /* Adopts the worker's requests for all devices. By the link thread. */
 void pump_gates_adopt(void);
-bool pump_yields(uint32_t device);
+bool pump_job_yields(uint32_t device);
 /* Makes the stream of a launch wait until the launch's memory is resident, if the job
  * yields or the launch is `large`. Call before the real call. Does nothing on capturing
  * streams, and if launches may begin before their predecessors have ended. */

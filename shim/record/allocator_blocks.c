@@ -59,8 +59,8 @@ struct kept_block {
   uint64_t address;
   uint64_t size_bytes;
 };
-static struct kept_block kept_places[1u << 14];
-static struct pump_table kept = PUMP_TABLE(kept_places);
+static struct kept_block kept_buckets[1u << 14];
+static struct pump_table kept = PUMP_TABLE(kept_buckets);
 
 void pump_blocks_reset(void) {
   const char *text = getenv("PUMP_BLOCK_EVENTS");
@@ -86,12 +86,12 @@ static struct pump_block_map *another_map(uint64_t length_bytes) {
 
 /* Returns the range's map, or NULL. `make`: create a missing map if memory allows. */
 static struct pump_block_map *map_of(const struct pump_hit *hit, bool make) {
-  struct pump_block_map **place = &pump_block_maps[hit->slot], *map = *place;
+  struct pump_block_map **link = &pump_block_maps[hit->slot], *map = *link;
   if (map != NULL && map->generation == hit->generation) return map;
   if (!make) return NULL;
   if (map != NULL) {
     PUMP_STORE_RELEASE(&map->generation, 0);
-    PUMP_STORE_RELEASE(place, NULL);
+    PUMP_STORE_RELEASE(link, NULL);
     map->next = spare;
     spare = map;
   }
@@ -99,7 +99,7 @@ static struct pump_block_map *map_of(const struct pump_hit *hit, bool make) {
   if (map == NULL) return NULL;
   if (hit->slot >= slots_used) slots_used = hit->slot + 1;
   PUMP_STORE_RELEASE(&map->generation, hit->generation);
-  PUMP_STORE_RELEASE(place, map);
+  PUMP_STORE_RELEASE(link, map);
   return map;
 }
 
@@ -168,9 +168,9 @@ static bool note_parts(uint64_t address, int64_t size_bytes) {
 /* Notes a report in the table; see note(). Returns false for the free of an unknown
  * block, which was handed out before pump followed reports or outside converted ranges. */
 static bool keep(uint64_t address, int64_t size_bytes) {
-  uint64_t *place = pump_table_place(&kept, pump_table_search(&kept, address));
-  struct kept_block *block = (struct kept_block *)(void *)place;
-  bool known = *place != 0, out = size_bytes > 0;
+  uint64_t *bucket = pump_table_bucket(&kept, pump_table_search(&kept, address));
+  struct kept_block *block = (struct kept_block *)(void *)bucket;
+  bool known = *bucket != 0, out = size_bytes > 0;
   if (!out && !known) return false;
   if (out && !known) {
     *block = (struct kept_block){address, (uint64_t)size_bytes};
@@ -187,14 +187,14 @@ static bool keep(uint64_t address, int64_t size_bytes) {
 }
 
 static bool is_full(void) {
-  return kept.used >= kept.places / 4 * 3;
+  return kept.used >= kept.buckets / 4 * 3;
 }
 
 /* Builds the maps from the table, which then stays empty. The caller holds the lock. */
 static void settle(void) {
   settled = true;
-  for (uint32_t i = 0; kept.used != 0 && i < kept.places; i++) {
-    const struct kept_block *block = &kept_places[i];
+  for (uint32_t i = 0; kept.used != 0 && i < kept.buckets; i++) {
+    const struct kept_block *block = &kept_buckets[i];
     if (block->address != 0 && !given_up)
       note_parts(block->address, (int64_t)block->size_bytes);
   }

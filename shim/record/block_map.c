@@ -12,10 +12,10 @@ _Static_assert(POOL_UNIT_BYTES == PUMP_UNIT_BYTES, "blocks are counted in the ma
 struct pump_block_map *pump_block_map_new(uint64_t length_bytes) {
   struct pump_block_map *map = calloc(1, sizeof *map);
   if (map == NULL) return NULL;
-  map->pages_room = (uint32_t)(length_bytes / PUMP_BLOCK_BYTES);
+  map->pages_capacity = (uint32_t)(length_bytes / PUMP_BLOCK_BYTES);
   map->length_bytes = length_bytes;
   map->pieces = pool_map_new((uint32_t)(length_bytes / POOL_UNIT_BYTES / 64));
-  map->live = calloc(map->pages_room, sizeof *map->live);
+  map->live = calloc(map->pages_capacity, sizeof *map->live);
   if (map->pieces != NULL && map->live != NULL) return map;
   free(map->pieces);
   free(map->live);
@@ -26,13 +26,13 @@ struct pump_block_map *pump_block_map_new(uint64_t length_bytes) {
 bool pump_block_map_renew(struct pump_block_map *map, uint64_t length_bytes) {
   uint64_t pages = length_bytes / PUMP_BLOCK_BYTES;
   struct pump_pool_map *pieces = map->pieces;
-  if (pages > map->pages_room || pages < map->pages_room / 2) return false;
-  memset(map->live, 0, map->pages_room * sizeof *map->live);
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  if (pages > map->pages_capacity || pages < map->pages_capacity / 2) return false;
+  memset(map->live, 0, map->pages_capacity * sizeof *map->live);
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     PUMP_STORE(&pieces->live[i], 0);
     PUMP_STORE(&pieces->begins[i], 0);
   }
-  for (uint32_t i = 0; i < pieces->room / 64 + 1; i++) PUMP_STORE(&pieces->any[i], 0);
+  for (uint32_t i = 0; i < pieces->capacity / 64 + 1; i++) PUMP_STORE(&pieces->any[i], 0);
   PUMP_STORE(&pieces->words, (uint32_t)(length_bytes / POOL_UNIT_BYTES / 64));
   map->length_bytes = length_bytes;
   PUMP_STORE(&map->continues, false);

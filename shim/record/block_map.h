@@ -10,7 +10,7 @@
 
 struct pump_block_map {
   uint32_t generation; /* generation of the described range; 0: none */
-  uint32_t pages_room;
+  uint32_t pages_capacity;
   uint64_t length_bytes;
   bool continues; /* the first block began in the range before it */
   struct pump_pool_map *pieces;

@@ -52,15 +52,15 @@ static void wait_for_operations(CUcontext context) {
       seen_ns = now_ns;
     } else if (now_ns - seen_ns > STILL_NS) {
       PUMP_STORE(&in_vain, true);
-      pump_log(PUMP_LOG_INFO, "the GPU stood still while code was to be loaded: pump waits "
-                              "for it no more");
+      pump_log(PUMP_LOG_INFO, "the GPU made no progress before code was loaded, so pump no "
+                              "longer waits for it");
       return;
     }
     pump_futex_sleep(&word, 0, SLEEP_NS);
   }
 }
 
-void pump_code_loads(void) {
+void pump_code_wait_before_load(void) {
   CUcontext context = NULL;
   if (PUMP_LOAD(&in_vain)) return;
   struct pump_driver_scope scope = pump_driver_scope_open();
@@ -70,14 +70,14 @@ void pump_code_loads(void) {
 
 bool pump_first_launch(CUfunction function, struct pump_at at) {
   if (pump_reentry_depth != 0) return false;
-  PUMP_STORE(pump_launched_place(function), (uint64_t)(uintptr_t)function);
+  PUMP_STORE(pump_launched_bucket(function), (uint64_t)(uintptr_t)function);
   struct pump_driver_scope scope = pump_driver_scope_open();
   CUcontext context = NULL;
   bool loads = !PUMP_LOAD(&in_vain) && loads_lazily() && !is_loaded(function) &&
                pump_current_device(&context) >= 0;
   if (loads) {
     __atomic_fetch_add(&loading, 1, __ATOMIC_SEQ_CST); /* no new gates from now on */
-    pump_progress_mark(pump_place_of(at).stream_index, at.stream);
+    pump_progress_mark(pump_stream_ref_of(at).stream_index, at.stream);
     wait_for_operations(context);
   }
   pump_driver_scope_close(scope);

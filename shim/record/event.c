@@ -40,7 +40,7 @@ static void add_extent(struct pump_op *op, const struct pump_hit *hit, uint64_t 
 }
 
 /* Adds the rest of a block that continues in the ranges after `hit`. */
-static void add_continued(struct pump_op *op, const struct pump_hit *hit, uint64_t place) {
+static void add_continued(struct pump_op *op, const struct pump_hit *hit, uint64_t index) {
   struct pump_hit next = *hit;
   struct pool_piece piece;
   do {
@@ -51,14 +51,14 @@ static void add_continued(struct pump_op *op, const struct pump_hit *hit, uint64
     piece = pool_map_piece(map, 0);
     if (!piece.live) return;
     add_extent(op, &next, 0,
-               piece.length_bytes / PUMP_UNIT_BYTES << PUMP_ARGUMENT_BITS | place,
+               piece.length_bytes / PUMP_UNIT_BYTES << PUMP_ARGUMENT_BITS | index,
                PUMP_ACCESS_ARGUMENT);
   } while (piece.length_bytes == next.length_bytes);
 }
 
 void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t offset,
                       uint32_t argument) {
-  uint64_t units = 0, place = argument & ((1u << PUMP_ARGUMENT_BITS) - 1);
+  uint64_t units = 0, index = argument & ((1u << PUMP_ARGUMENT_BITS) - 1);
   bool continued = false;
   const struct pump_pool_map *map = pump_blocks_of(hit);
   if (PUMP_UNLIKELY(map != NULL)) {
@@ -69,17 +69,17 @@ void pump_op_argument(struct pump_op *op, const struct pump_hit *hit, uint64_t o
     if (piece.live) units = end / PUMP_UNIT_BYTES - offset / PUMP_UNIT_BYTES;
     continued = piece.live && hit->by_handle && end == hit->length_bytes;
   }
-  add_extent(op, hit, offset, units << PUMP_ARGUMENT_BITS | place, PUMP_ACCESS_ARGUMENT);
-  if (PUMP_UNLIKELY(continued)) add_continued(op, hit, place);
+  add_extent(op, hit, offset, units << PUMP_ARGUMENT_BITS | index, PUMP_ACCESS_ARGUMENT);
+  if (PUMP_UNLIKELY(continued)) add_continued(op, hit, index);
 }
 
 void pump_op_bytes(struct pump_op *op, uint64_t address, uint64_t bytes, uint32_t access) {
   struct pump_hit hit;
   if (bytes == 0 || !pump_range_lookup(address, &hit)) return;
-  uint64_t begin = address - hit.base, room = hit.length_bytes - begin;
-  if (PUMP_UNLIKELY(bytes > room && hit.by_handle)) /* continues in the next mapping */
-    pump_op_bytes(op, address + room, bytes - room, access);
-  uint64_t end = begin + (bytes < room ? bytes : room);
+  uint64_t begin = address - hit.base, left = hit.length_bytes - begin;
+  if (PUMP_UNLIKELY(bytes > left && hit.by_handle)) /* continues in the next mapping */
+    pump_op_bytes(op, address + left, bytes - left, access);
+  uint64_t end = begin + (bytes < left ? bytes : left);
   if (access != PUMP_ACCESS_OVERWRITE) {
     add_extent(op, &hit, begin, end - begin, access);
     return;
@@ -131,8 +131,8 @@ static inline void fill(uint64_t position, const struct pump_event *head, bool m
 static bool push(const struct pump_event *head, const uint64_t *body, size_t words) {
   struct pump_header *header = &pump_shm->header;
   uint64_t records = words == 0 ? 1 : (words + BODY_WORDS - 1) / BODY_WORDS, position;
-  bool room = pump_event_reserve(pump_shm, records, &position);
-  if (PUMP_LIKELY(room)) {
+  bool reserved = pump_event_reserve(pump_shm, records, &position);
+  if (PUMP_LIKELY(reserved)) {
     for (uint64_t i = records; i-- > 0;) {
       size_t first = i * BODY_WORDS;
       fill(position + i, head, i > 0, body + first, words - first);
@@ -142,7 +142,7 @@ static bool push(const struct pump_event *head, const uint64_t *body, size_t wor
     PUMP_ADD(&pump_shm->shim_counters.events_dropped, 1);
   }
   pump_wake_later(&header->worker_asleep, &header->worker_wakes);
-  return room;
+  return reserved;
 }
 
 static bool push_extents(const struct pump_event *head, const struct pump_extent *extents) {
@@ -206,9 +206,9 @@ static void note_issuer(struct pump_header *header) {
 
 /* Numbers and sends an operation, in the guard. `launch`: NULL if it is not a launch. */
 static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t function,
-                                  const struct pump_launch *launch, struct pump_place place,
-                                  uint64_t now_ns) {
-  struct pump_token token = {.time_ns = now_ns, .stream_index = place.stream_index};
+                                  const struct pump_launch *launch,
+                                  struct pump_stream_ref ref, uint64_t now_ns) {
+  struct pump_token token = {.time_ns = now_ns, .stream_index = ref.stream_index};
   token.seq = PUMP_ADD(&pump_shm->header.next_seq, 1);
   PUMP_ADD(&pump_shm->shim_counters.operations, 1);
   if (PUMP_UNLIKELY(issues_into != &pump_shm->header)) note_issuer(&pump_shm->header);
@@ -216,7 +216,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
-  if (launch != NULL) pump_launch_touched(function, place.device, token.touched_bytes);
+  if (launch != NULL) pump_launch_touched(function, ref.device, token.touched_bytes);
   struct pump_event head; /* all but the extents, which push() does not read */
   head.seq = token.seq;
   head.time_ns = token.time_ns;
@@ -224,7 +224,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
   head.kind = (uint16_t)kind;
   head.extent_count = (uint16_t)op->count;
   head.stream = token.stream_index;
-  head.device = (uint16_t)place.device;
+  head.device = (uint16_t)ref.device;
   head.extents_dropped = op->dropped < UINT16_MAX ? (uint16_t)op->dropped : UINT16_MAX;
   head.payload_bytes = 0;
   head.signature = op->signature;
@@ -244,14 +244,14 @@ static struct pump_token announce_at(struct pump_op *op, uint32_t kind, uint64_t
                                      struct pump_at at) {
   struct pump_token none = {0, 0, 0, 0};
   if (pump_capturing(at.stream)) return none;
-  return announce(op, kind, function, NULL, pump_place_of(at), pump_now_ns());
+  return announce(op, kind, function, NULL, pump_stream_ref_of(at), pump_now_ns());
 }
 
-void pump_op_time(struct pump_at at) {
+void pump_op_start_timing(struct pump_at at) {
   if (pump_quiet()) return;
   int saved = errno;
   pump_enter();
-  pump_progress_time(pump_place_of(at).stream_index, at.stream);
+  pump_progress_time(pump_stream_ref_of(at).stream_index, at.stream);
   pump_leave();
   errno = saved;
 }
@@ -260,7 +260,7 @@ void pump_op_gate(struct pump_at at, bool large) {
   if (pump_quiet()) return;
   int saved = errno;
   pump_enter();
-  pump_progress_gate(pump_place_of(at).stream_index, at.stream, large);
+  pump_progress_gate(pump_stream_ref_of(at).stream_index, at.stream, large);
   pump_leave();
   errno = saved;
 }
@@ -285,7 +285,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     /* While these lines arrive, do the work that does not need them. */
     prefetch_records(0, PREFETCHED);
     __builtin_prefetch(&pump_shm->header.next_seq, 1);
-    struct pump_place place = pump_place_of(at);
+    struct pump_stream_ref ref = pump_stream_ref_of(at);
     uint64_t now_ns = pump_now_ns(), function = (uint64_t)(uintptr_t)launch->function;
     pump_op_begin(&op);
     pump_scan_resolve(&words, &op);
@@ -295,7 +295,7 @@ void pump_launch_report(const struct pump_launch *launch, struct pump_at at) {
     prefetch_records(PREFETCHED, op.count / PUMP_EVENT_EXTENTS + 1);
     pump_send_metadata(launch, op.signature, words.identity);
     struct pump_token token =
-        announce(&op, PUMP_EVENT_KERNEL, function, launch, place, now_ns);
+        announce(&op, PUMP_EVENT_KERNEL, function, launch, ref, now_ns);
     if (PUMP_UNLIKELY(launch->chained)) pump_progress_chained(token.stream_index);
     issued(token, at);
   }
@@ -340,14 +340,14 @@ static void push_graph(const struct pump_series *series, const struct pump_event
 
 /* Numbers and sends a series. One step allocates all numbers, so they have no gaps. */
 static struct pump_token announce_series(const struct pump_series *series,
-                                         struct pump_place place) {
+                                         struct pump_stream_ref ref) {
   struct pump_shim_counters *counters = &pump_shm->shim_counters;
-  struct pump_token token = {.time_ns = pump_now_ns(), .stream_index = place.stream_index};
+  struct pump_token token = {.time_ns = pump_now_ns(), .stream_index = ref.stream_index};
   uint64_t dropped = 0, seq = PUMP_ADD(&pump_shm->header.next_seq, series->count);
   struct pump_event head = {.seq = seq,
                             .time_ns = token.time_ns,
-                            .stream = place.stream_index,
-                            .device = (uint16_t)place.device};
+                            .stream = ref.stream_index,
+                            .device = (uint16_t)ref.device};
   if (PUMP_UNLIKELY(issues_into != &pump_shm->header)) note_issuer(&pump_shm->header);
   push_graph(series, &head);
   for (uint32_t i = 0; i < series->count; i++, seq++) {
@@ -375,9 +375,9 @@ static struct pump_token announce_series(const struct pump_series *series,
 
 void pump_series_report(const struct pump_series *series, struct pump_at at) {
   if (series->count == 0 || pump_capturing(at.stream)) return;
-  struct pump_place place = pump_place_of(at);
+  struct pump_stream_ref ref = pump_stream_ref_of(at);
   send_series_metadata(series);
-  struct pump_token token = announce_series(series, place);
+  struct pump_token token = announce_series(series, ref);
   pump_progress_issued_many(token.stream_index, series->count - 1);
   issued(token, at);
 }
@@ -486,13 +486,13 @@ void pump_event_hint(uint64_t address, uint64_t bytes, struct pump_at at) {
   pump_op_begin(&op);
   pump_op_bytes(&op, address, bytes, PUMP_ACCESS_READ);
   if (op.count != 0 && !pump_capturing(at.stream)) {
-    struct pump_place place = pump_place_of(at);
+    struct pump_stream_ref ref = pump_stream_ref_of(at);
     struct pump_event head = {.seq = pump_newest_seq(),
                               .time_ns = pump_now_ns(),
                               .kind = PUMP_EVENT_HINT,
                               .extent_count = (uint16_t)op.count,
-                              .stream = place.stream_index,
-                              .device = (uint16_t)place.device};
+                              .stream = ref.stream_index,
+                              .device = (uint16_t)ref.device};
     push_extents(&head, op.extents);
   }
   pump_leave();

@@ -14,8 +14,8 @@ struct kernel {
 };
 
 /* Process-wide, under kernels_lock; a forked child starts from an empty one. */
-static struct kernel kernel_places[1u << 16];
-static struct pump_table kernels = PUMP_TABLE(kernel_places);
+static struct kernel kernel_buckets[1u << 16];
+static struct pump_table kernels = PUMP_TABLE(kernel_buckets);
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void pump_function_note(const void *handle, bool is_kernel) {

@@ -78,7 +78,7 @@ static void release(struct pump_graph_exec *exec) {
 }
 
 /* Returns the graph, which the caller must release, or NULL if it is unknown. */
-static struct pump_graph_exec *hold(CUgraphExec handle) {
+static struct pump_graph_exec *acquire_exec(CUgraphExec handle) {
   pthread_mutex_lock(&table_lock);
   struct pump_graph_exec *exec = *find(handle);
   if (exec != NULL) exec->references++;
@@ -140,7 +140,7 @@ static bool counts(const struct pump_graph_node *node, const struct pump_op *op)
  * pointers into it are set last. */
 static bool make(struct pump_graph_exec *exec) {
   struct pump_op op;
-  size_t used = 0, room = 0;
+  size_t used = 0, capacity = 0;
   free(exec->ready);
   free(exec->extents);
   exec->extents = NULL;
@@ -152,9 +152,9 @@ static bool make(struct pump_graph_exec *exec) {
     const struct pump_graph_node *node = &exec->list.nodes[i];
     describe(node, &op);
     if (!counts(node, &op)) continue;
-    if (used + op.count > room) {
-      room = 2 * room + PUMP_MAX_EXTENTS;
-      void *grown = realloc(exec->extents, room * sizeof op.extents[0]);
+    if (used + op.count > capacity) {
+      capacity = 2 * capacity + PUMP_MAX_EXTENTS;
+      void *grown = realloc(exec->extents, capacity * sizeof op.extents[0]);
       if (grown == NULL) return false;
       exec->extents = grown;
     }
@@ -195,7 +195,7 @@ static void say_unknown(void) {
 void pump_graph_launched(CUgraphExec handle, struct pump_at at) {
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   bool known = exec != NULL;
   if (known) {
     pthread_mutex_lock(&exec->lock);
@@ -216,10 +216,10 @@ void pump_graph_launched(CUgraphExec handle, struct pump_at at) {
 
 void pump_graph_count_memory(CUgraphExec handle) {
   uint32_t era = PUMP_LOAD(&pump_graph_memory_era);
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   if (exec != NULL && exec->allocates &&
       __atomic_exchange_n(&exec->counted_in, era, __ATOMIC_RELAXED) != era)
-    pump_graph_memory_look();
+    pump_graph_memory_refresh();
   release(exec);
 }
 
@@ -252,7 +252,7 @@ struct pump_graph_exec *pump_graph_exec_out(CUgraphExec handle) {
 void pump_graph_exec_destroyed(struct pump_graph_exec *exec, bool over) {
   if (exec == NULL) return;
   int saved = errno;
-  if (exec->allocates) pump_graph_memory_look();
+  if (exec->allocates) pump_graph_memory_refresh();
   if (over)
     release(exec);
   else
@@ -330,7 +330,7 @@ static void enable(struct pump_graph_exec *exec, CUgraphNode handle, bool enable
 void pump_graph_changed(CUgraphExec handle, const struct pump_graph_change *change) {
   int saved = errno;
   struct pump_driver_scope scope = pump_driver_scope_open();
-  struct pump_graph_exec *exec = hold(handle);
+  struct pump_graph_exec *exec = acquire_exec(handle);
   if (exec != NULL) {
     pthread_mutex_lock(&exec->lock);
     if (change->graph != NULL)

@@ -27,9 +27,9 @@ struct pump_graph_child {
 /* Nodes in an order that respects every edge. A child's nodes replace its node. */
 struct pump_graph_list {
   struct pump_graph_node *nodes;
-  uint32_t count, room;
+  uint32_t count, capacity;
   struct pump_graph_child *children;
-  uint32_t child_count, child_room;
+  uint32_t child_count, child_capacity;
   bool memory;      /* the graph allocates or frees memory */
   uint32_t unknown; /* unreported nodes that may use memory */
   uint64_t bytes;   /* host memory used by the list */

@@ -32,7 +32,8 @@ static bool admit(struct pump_graph_list *list, uint64_t bytes) {
     PUMP_ADD(&kept_bytes, -bytes);
     pump_log_once(&said, PUMP_LOG_WARNING,
                   "the CUDA graphs of this program need more than %llu MiB of metadata: "
-                  "later graphs run on demand paging",
+                  "later graphs run on demand paging. Destroy graphs that are not "
+                  "launched again",
                   (unsigned long long)(MOST_BYTES >> 20));
     return false;
   }
@@ -46,18 +47,18 @@ static void give_back(struct pump_graph_list *list, uint64_t bytes) {
 }
 
 /* Makes space for one more element. Admitted bytes stay counted until the list is freed. */
-static bool make_room(struct pump_graph_list *list, void **elements, uint32_t count,
-                      uint32_t *room, size_t bytes) {
-  if (count < *room) return true;
-  uint32_t more = *room == 0 ? 16 : *room;
+static bool make_capacity(struct pump_graph_list *list, void **elements, uint32_t count,
+                          uint32_t *capacity, size_t bytes) {
+  if (count < *capacity) return true;
+  uint32_t more = *capacity == 0 ? 16 : *capacity;
   if (!admit(list, more * bytes)) return false;
-  void *grown = realloc(*elements, (*room + more) * bytes);
+  void *grown = realloc(*elements, (*capacity + more) * bytes);
   if (grown == NULL) {
     give_back(list, more * bytes);
     return false;
   }
   *elements = grown;
-  *room += more;
+  *capacity += more;
   return true;
 }
 
@@ -124,8 +125,8 @@ static bool read_set(struct pump_graph_node *node) {
 
 /* Adds a node, or counts it if the driver does not report it. false: memory is short. */
 static bool add_node(struct pump_graph_list *list, CUgraphNode handle, uint32_t kind) {
-  if (!make_room(list, (void **)&list->nodes, list->count, &list->room,
-                 sizeof list->nodes[0]))
+  if (!make_capacity(list, (void **)&list->nodes, list->count, &list->capacity,
+                     sizeof list->nodes[0]))
     return false;
   struct pump_graph_node *node = &list->nodes[list->count];
   *node = (struct pump_graph_node){.handle = handle, .kind = kind};
@@ -141,7 +142,7 @@ static bool add_node(struct pump_graph_list *list, CUgraphNode handle, uint32_t 
 
 /* ---- order ------------------------------------------------------------------- */
 
-struct place {
+struct node_number {
   CUgraphNode handle;
   uint32_t index;
 };
@@ -149,7 +150,7 @@ struct place {
 /* A graph's nodes in creation order, and its edges as indices. */
 struct shape {
   CUgraphNode *nodes;
-  struct place *places; /* sorted by handle */
+  struct node_number *numbers; /* sorted by handle */
   CUgraphNode *from, *to;
   CUgraphEdgeData *data;
   uint32_t *first, *before; /* node i's predecessors: before[first[i]..first[i + 1]) */
@@ -158,15 +159,15 @@ struct shape {
 };
 
 static int by_handle(const void *a, const void *b) {
-  uintptr_t x = (uintptr_t)((const struct place *)a)->handle;
-  uintptr_t y = (uintptr_t)((const struct place *)b)->handle;
+  uintptr_t x = (uintptr_t)((const struct node_number *)a)->handle;
+  uintptr_t y = (uintptr_t)((const struct node_number *)b)->handle;
   return (x > y) - (x < y);
 }
 
 static uint32_t index_of(const struct shape *shape, CUgraphNode handle) {
-  struct place key = {.handle = handle};
-  const struct place *found =
-      bsearch(&key, shape->places, shape->count, sizeof key, by_handle);
+  struct node_number key = {.handle = handle};
+  const struct node_number *found =
+      bsearch(&key, shape->numbers, shape->count, sizeof key, by_handle);
   return found == NULL ? UINT32_MAX : found->index;
 }
 
@@ -199,21 +200,21 @@ static bool read_shape(CUgraph graph, struct shape *shape) {
   if (pump_real.cuGraphGetNodes(graph, NULL, &shape->count) != CUDA_SUCCESS ||
       shape->count > MOST_NODES)
     return false;
-  size_t room = shape->count + 1;
-  shape->nodes = calloc(room, sizeof *shape->nodes);
-  shape->places = calloc(room, sizeof *shape->places);
-  shape->first = calloc(room + 1, sizeof *shape->first);
-  shape->order = calloc(room, sizeof *shape->order);
-  shape->stack = calloc(room, sizeof *shape->stack);
-  if (shape->nodes == NULL || shape->places == NULL || shape->first == NULL ||
+  size_t capacity = shape->count + 1;
+  shape->nodes = calloc(capacity, sizeof *shape->nodes);
+  shape->numbers = calloc(capacity, sizeof *shape->numbers);
+  shape->first = calloc(capacity + 1, sizeof *shape->first);
+  shape->order = calloc(capacity, sizeof *shape->order);
+  shape->stack = calloc(capacity, sizeof *shape->stack);
+  if (shape->nodes == NULL || shape->numbers == NULL || shape->first == NULL ||
       shape->order == NULL || shape->stack == NULL)
     return false;
   if (shape->count != 0 &&
       pump_real.cuGraphGetNodes(graph, shape->nodes, &shape->count) != CUDA_SUCCESS)
     return false;
   for (uint32_t i = 0; i < shape->count; i++)
-    shape->places[i] = (struct place){shape->nodes[i], i};
-  qsort(shape->places, shape->count, sizeof *shape->places, by_handle);
+    shape->numbers[i] = (struct node_number){shape->nodes[i], i};
+  qsort(shape->numbers, shape->count, sizeof *shape->numbers, by_handle);
   return read_edges(graph, shape);
 }
 
@@ -270,7 +271,7 @@ static bool put_in_order(struct shape *shape) {
 
 static void free_shape(struct shape *shape) {
   free(shape->nodes);
-  free(shape->places);
+  free(shape->numbers);
   free(shape->from);
   free(shape->to);
   free(shape->data);
@@ -292,8 +293,8 @@ static bool read_child(CUgraphNode handle, struct pump_graph_list *list, uint32_
     return true;
   }
   uint32_t number = list->child_count, first = list->count;
-  if (!make_room(list, (void **)&list->children, number, &list->child_room,
-                 sizeof list->children[0]))
+  if (!make_capacity(list, (void **)&list->children, number, &list->child_capacity,
+                     sizeof list->children[0]))
     return false;
   list->child_count++;
   if (!read_graph(graph, list, depth + 1)) return false;

@@ -3,29 +3,29 @@
  *
  * The operands of a launch are known after it was issued, and a gate stands before it. So
  * a function's newest launch decides about its next one. A reused handle, or two functions
- * with one place, cost or save a gate.
+ * with one bucket, cost or save a gate.
  */
 #include "record.h"
 
-#define PLACES 64
+#define BUCKETS 64
 
-static uint64_t functions[PLACES]; /* by hash of the handle; 0: none */
+static uint64_t functions[BUCKETS]; /* by hash of the handle; 0: none */
 
-static uint64_t *place_of(uint64_t function) {
-  return &functions[pump_mix(function) % PLACES];
+static uint64_t *bucket_of(uint64_t function) {
+  return &functions[pump_mix(function) % BUCKETS];
 }
 
 bool pump_launches_are_large(CUfunction function) {
   uint64_t handle = (uint64_t)(uintptr_t)function;
-  return PUMP_LOAD(place_of(handle)) == handle;
+  return PUMP_LOAD(bucket_of(handle)) == handle;
 }
 
 void pump_launch_note_size(uint64_t function, bool large) {
-  uint64_t *place = place_of(function);
+  uint64_t *bucket = bucket_of(function);
   if (large) {
-    PUMP_STORE(place, function);
+    PUMP_STORE(bucket, function);
     PUMP_STORE(&pump_gates_large, 1);
-  } else if (PUMP_LOAD(place) == function) {
-    PUMP_STORE(place, 0);
+  } else if (PUMP_LOAD(bucket) == function) {
+    PUMP_STORE(bucket, 0);
   }
 }

@@ -68,8 +68,9 @@ static struct layout **entry_of(CUfunction function) {
   }
 }
 
-static struct layout *resized(struct layout *layout, uint32_t room) {
-  struct layout *grown = realloc(layout, sizeof *layout + room * sizeof layout->parts[0]);
+static struct layout *resized(struct layout *layout, uint32_t capacity) {
+  struct layout *grown =
+      realloc(layout, sizeof *layout + capacity * sizeof layout->parts[0]);
   if (grown == NULL) free(layout);
   return grown;
 }
@@ -86,11 +87,11 @@ static uint64_t name_of(CUfunction function) {
  * implausible, or memory is short. */
 static struct layout *learn(CUfunction function, uint32_t now) {
   struct layout *layout = NULL;
-  uint32_t room = 0;
+  uint32_t capacity = 0;
   for (uint32_t i = 0; i < MAX_PARAMS; i++) {
-    if (i == room) {
-      room = room == 0 ? 16 : 2 * room;
-      layout = resized(layout, room);
+    if (i == capacity) {
+      capacity = capacity == 0 ? 16 : 2 * capacity;
+      layout = resized(layout, capacity);
       if (layout == NULL) return NULL;
       if (i == 0) *layout = (struct layout){.function = function, .epoch = now};
     }
@@ -272,30 +273,31 @@ void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch)
 }
 
 /* Copies a parameter, cut to the space left. */
-static void copy_part(void *buffer, size_t room, size_t offset, const void *memory,
+static void copy_part(void *buffer, size_t capacity, size_t offset, const void *memory,
                       size_t bytes) {
-  if (offset >= room) return;
-  memcpy((char *)buffer + offset, memory, bytes < room - offset ? bytes : room - offset);
+  if (offset >= capacity) return;
+  memcpy((char *)buffer + offset, memory,
+         bytes < capacity - offset ? bytes : capacity - offset);
 }
 
-size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room) {
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t capacity) {
   size_t bytes = 0;
-  memset(buffer, 0, room);
+  memset(buffer, 0, capacity);
   if (launch->saved != NULL) {
     bytes = launch->saved->parameter_bytes;
-    copy_part(buffer, room, 0, saved_buffer(launch->saved), bytes);
+    copy_part(buffer, capacity, 0, saved_buffer(launch->saved), bytes);
   } else if (launch->params != NULL) {
     bool owned;
     struct layout *layout = layout_of(launch->function, &owned);
     if (layout == NULL) return 0;
     for (uint32_t i = 0; i < layout->count; i++)
-      copy_part(buffer, room, layout->parts[i].offset, launch->params[i],
+      copy_part(buffer, capacity, layout->parts[i].offset, launch->params[i],
                 layout->parts[i].bytes);
     bytes = layout->parameter_bytes;
     if (owned) free(layout);
   } else if (launch->extra != NULL) {
     const void *from = buffer_of(launch->extra, &bytes);
-    if (from != NULL) copy_part(buffer, room, 0, from, bytes);
+    if (from != NULL) copy_part(buffer, capacity, 0, from, bytes);
   }
   return bytes;
 }

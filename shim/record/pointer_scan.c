@@ -41,24 +41,24 @@ static uint64_t term(uint64_t word, uint64_t key) {
 }
 
 void pump_scan_begin(struct pump_scan *words, size_t parameter_bytes, uint32_t identity) {
-  uint32_t places = 16;
-  while (places < 2 * parameter_bytes / sizeof(uint64_t) && places < PUMP_SCAN_PLACES)
-    places *= 2;
+  uint32_t buckets = 16;
+  while (buckets < 2 * parameter_bytes / sizeof(uint64_t) && buckets < PUMP_SCAN_BUCKETS)
+    buckets *= 2;
   words->hash = 0;
   words->identity = identity;
   words->count = words->dropped = 0;
-  words->place_shift = 64 - (uint32_t)__builtin_ctz(places);
+  words->bucket_shift = 64 - (uint32_t)__builtin_ctz(buckets);
   words->low = PUMP_LOAD(&pump_range_bounds.low);
   words->span = PUMP_LOAD(&pump_range_bounds.end) - words->low;
-  memset(words->places, 0, places * sizeof words->places[0]);
+  memset(words->buckets, 0, buckets * sizeof words->buckets[0]);
 }
 
 /* Adds a possible pointer. Equal words share one entry. */
 static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
-  uint64_t place = word * ODD_A >> words->place_shift;
-  uint32_t mask = (uint32_t)(UINT64_MAX >> words->place_shift);
-  for (;; place = (place + 1) & mask) {
-    uint32_t number = words->places[place];
+  uint64_t bucket = word * ODD_A >> words->bucket_shift;
+  uint32_t mask = (uint32_t)(UINT64_MAX >> words->bucket_shift);
+  for (;; bucket = (bucket + 1) & mask) {
+    uint32_t number = words->buckets[bucket];
     if (number == 0) break;
     struct pump_word *known = &words->words[number - 1];
     if (known->word != word) continue;
@@ -71,7 +71,7 @@ static void sort(struct pump_scan *words, uint64_t word, uint64_t offset) {
   }
   words->words[words->count++] = (struct pump_word){
       .word = word, .terms = term(word, key_of(offset)), .offset = (uint32_t)offset};
-  words->places[place] = (uint16_t)words->count;
+  words->buckets[bucket] = (uint16_t)words->count;
 }
 
 #define CHUNK 64 /* words */

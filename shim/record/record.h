@@ -55,44 +55,44 @@ struct pump_token {
 
 /* Starts timing a non-blocking operation before its real call. The macro below selects a
  * sample of operations (progress/timed.c). After the report or a failure, call
- * pump_op_behind. */
-void pump_op_time(struct pump_at at);
+ * pump_op_end_timing. */
+void pump_op_start_timing(struct pump_at at);
 /* Evaluates `may` only for sampled operations. */
-#define pump_op_ahead(at, may)                                                             \
+#define pump_op_begin_timing(at, may)                                                      \
   do {                                                                                     \
     if (PUMP_UNLIKELY(pump_timed_countdown-- == 0)) {                                      \
       pump_timed_count();                                                                  \
-      if (may) pump_op_time(at);                                                           \
+      if (may) pump_op_start_timing(at);                                                   \
     }                                                                                      \
   } while (0)
 /* ---- code that the driver loads (code_loading.c) ---- */
 
 #define PUMP_LAUNCHED 4096u
-/* Functions that were launched lately, each at a place that its handle determines. */
+/* Functions that were launched lately, each in a bucket that its handle determines. */
 extern uint64_t pump_launched[PUMP_LAUNCHED];
-static inline uint64_t *pump_launched_place(CUfunction function) {
+static inline uint64_t *pump_launched_bucket(CUfunction function) {
   return &pump_launched[(uint64_t)(uintptr_t)function * 0x9e3779b97f4a7c15u >> 52];
 }
 static inline bool pump_was_launched(CUfunction function) {
-  return PUMP_LOAD(pump_launched_place(function)) == (uint64_t)(uintptr_t)function;
+  return PUMP_LOAD(pump_launched_bucket(function)) == (uint64_t)(uintptr_t)function;
 }
 /* Waits for the context's operations before the driver loads a function, outside the
  * driver's lock. Returns true if pump_first_launched must follow the real call. Call it
- * before the launch of a function that is not at its place. */
+ * before the launch of a function that is not in its bucket. */
 bool pump_first_launch(CUfunction function, struct pump_at at);
 void pump_first_launched(void);
 #define pump_launch_loads(function, at)                                                    \
   (PUMP_UNLIKELY(!pump_was_launched(function)) && pump_first_launch(function, at))
 /* Waits in the same way before the driver loads an image, in the current context. */
-void pump_code_loads(void);
+void pump_code_wait_before_load(void);
 bool pump_code_is_loading(void);
 /* Forgets all launches after an unload: a handle may be reused for another function. */
 void pump_launched_forget(void);
 void pump_code_reset(void);
 
-/* Makes a launch's stream wait for its memory (progress/gates.c), before pump_op_ahead.
- * Not while code is loaded: the driver would wait for the gate, and the gate for memory
- * that only other calls of the driver can move. */
+/* Makes a launch's stream wait for its memory (progress/gates.c), before
+ * pump_op_begin_timing. Not while code is loaded: the driver would wait for the gate, and
+ * the gate for memory that only other calls of the driver can move. */
 void pump_op_gate(struct pump_at at, bool large);
 #define pump_launch_gate(function, at, may)                                                \
   do {                                                                                     \
@@ -110,7 +110,7 @@ static inline void pump_launch_touched(uint64_t function, uint32_t device, uint6
   if (PUMP_UNLIKELY(large || PUMP_LOAD(&pump_gates_large) != 0))
     pump_launch_note_size(function, large);
 }
-static inline void pump_op_behind(void) {
+static inline void pump_op_end_timing(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
 }
 
@@ -198,19 +198,19 @@ void pump_range_free_ended(struct pump_range_info *info, CUresult result);
 /* Makes the program's own managed memory a range. Returns false if the table is full. */
 bool pump_managed_add(uint64_t base, uint64_t bytes, uint32_t device, CUcontext context);
 
-/* ---- stream and device of an operation (place.c) ----------------- */
+/* ---- stream and device of an operation (stream_ref.c) ----------------- */
 
-struct pump_place {
+struct pump_stream_ref {
   uint32_t stream_index; /* into pump_shm->progress */
   uint32_t device;
 };
 
 /* Returns an operation's stream and device. Each thread caches some, so that it rarely
  * queries the driver. Call it inside a driver scope. */
-struct pump_place pump_place_of(struct pump_at at);
+struct pump_stream_ref pump_stream_ref_of(struct pump_at at);
 
 /* Invalidates the cache after a stream or context has ended: handles may be reused. */
-void pump_place_forget(void);
+void pump_stream_refs_forget(void);
 
 /* ---- parameters (launch_params.c) --------------------------------------- */
 
@@ -218,13 +218,13 @@ void pump_place_forget(void);
 struct pump_scan;
 void pump_params_scan(struct pump_scan *words, const struct pump_launch *launch);
 
-/* Copies the parameter buffer as the kernel gets it, with zeros in gaps, cut at `room`.
+/* Copies the parameter buffer as the kernel gets it, with zeros in gaps, cut at `capacity`.
  * Returns its full size; 0: unknown. */
-size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t room);
+size_t pump_params_copy(const struct pump_launch *launch, void *buffer, size_t capacity);
 
 /* ---- function handles (function.c) -------------------------------- */
 
-/* Queries the driver about a CUfunction, or a CUkernel in its place, in a driver scope.
+/* Queries the driver about a CUfunction, or a CUkernel passed for one, in a driver scope.
  * The second returns CUDA_ERROR_INVALID_VALUE if `index` is not below the number of
  * parameters. */
 CUresult pump_function_name(CUfunction function, const char **name);
@@ -251,7 +251,7 @@ void pump_params_reset(void);
 struct pump_scan {
   uint64_t hash;      /* sum of the terms of all words that are not pointers */
   uint64_t low, span; /* bounds of all live ranges */
-  uint32_t count, place_shift;
+  uint32_t count, bucket_shift;
   uint32_t dropped;  /* words beyond PUMP_SCAN_WORDS_MOST; 1 if the layout is unknown */
   uint32_t identity; /* identity of the function */
   struct pump_word {
@@ -259,7 +259,7 @@ struct pump_scan {
     uint32_t offset;      /* first position */
     uint32_t hint;        /* hint for the look-up */
   } words[PUMP_SCAN_WORDS_MOST];
-  uint16_t places[PUMP_SCAN_PLACES]; /* open addressing: index of a word + 1 */
+  uint16_t buckets[PUMP_SCAN_BUCKETS]; /* open addressing: index of a word + 1 */
 };
 
 /* Starts a scan of `parameter_bytes` in all. `identity`: of the function. */

@@ -52,10 +52,10 @@ static bool was_sent(uint64_t what, uint64_t word) {
 
 static void note_sent(uint64_t what, uint64_t word) {
   uint64_t *set = set_for(what);
-  uint32_t place = (uint32_t)(pump_mix(word) % SET_WORDS);
+  uint32_t bucket = (uint32_t)(pump_mix(word) % SET_WORDS);
   for (uint32_t i = 0; i < SET_WORDS; i++)
-    if (PUMP_LOAD(&set[i]) == 0) place = i;
-  PUMP_STORE(&set[place], word);
+    if (PUMP_LOAD(&set[i]) == 0) bucket = i;
+  PUMP_STORE(&set[bucket], word);
 }
 
 /* Sends a function's name. Returns false if the ring is full. */

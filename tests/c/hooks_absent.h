@@ -34,11 +34,11 @@ void pump_event_timed(uint32_t stream_index, uint64_t seq, uint64_t elapsed_ns) 
 const struct pump_upcalls pump_upcalls = {
     .line_kept = pump_executors_wake_all,
     .executed = pump_event_progress,
-    .operations_seen = pump_executors_need,
+    .operations_seen = pump_executors_start,
     .schedule_wake = pump_schedule_wake,
     .operation_issued = pump_schedule_compare,
-    .dead_due = nothing_is_dead,
-    .dead_leave = leave,
+    .discard_is_due = nothing_is_dead,
+    .finish_discards = leave,
 };
 
 bool pump_device_prepare(CUdevice device) {

@@ -29,8 +29,8 @@ ABSENT(pump_mapped_set_access, CUdeviceptr address, size_t bytes,
        const CUmemAccessDesc *access, size_t count, CUresult *result)
 ABSENT(pump_mapped_get_access, unsigned long long *flags, const CUmemLocation *location,
        CUdeviceptr address, CUresult *result)
-ABSENT(pump_mapped_holds, CUdeviceptr address)
-ABSENT(pump_mapped_gap, CUdeviceptr address, uint64_t bytes)
+ABSENT(pump_mapped_contains, CUdeviceptr address)
+ABSENT(pump_mapped_touches_gap, CUdeviceptr address, uint64_t bytes)
 ABSENT(pump_mapped_piece, CUdeviceptr address, uint64_t *base, uint64_t *bytes, bool *live)
 ABSENT(pump_mapped_find, CUdeviceptr address, struct pump_mapping *mapping)
 bool pump_mapped_lend(struct pump_mapped_loan *loan, const char *call, uint32_t *said,
@@ -41,7 +41,7 @@ bool pump_mapped_no_tiles(const CUarrayMapInfo *list, unsigned int count) {
   return true;
 }
 void pump_mapped_lent(const struct pump_mapped_loan *loan, bool succeeded) {}
-void pump_mapped_waits(CUmemGenericAllocationHandle handle) {}
+void pump_mapped_note_real(CUmemGenericAllocationHandle handle) {}
 #pragma GCC diagnostic pop
 
 #endif

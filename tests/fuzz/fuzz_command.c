@@ -36,8 +36,8 @@ uint64_t pump_progress_executed(uint32_t stream) {
   return UINT64_MAX / 2;
 }
 
-bool pump_flight_has_room(uint32_t device, uint32_t direction, uint64_t bytes,
-                          uint32_t most_bytes) {
+bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
+                      uint32_t most_bytes) {
   must(device < PUMP_MAX_DEVICES && direction < PUMP_DIRECTIONS);
   must(most_bytes == UINT32_MAX || most_bytes == PUMP_PREDICTED_BYTES);
   return bytes <= PUMP_SLICE_BYTES;
@@ -69,7 +69,7 @@ static void take_schedules(void) {
              shm.header.valid_seq);
         judge(command, d, way);
         pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1, 0);
-        if (way == PUMP_TO_HOST) pump_schedule_left(d, command->length_bytes);
+        if (way == PUMP_TO_HOST) pump_schedule_add_left_bytes(d, command->length_bytes);
       }
     }
 }
@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   }
   for (uint32_t d = 0; d < DEVICES; d++) {
     struct pump_schedule *schedule = &shm.schedules[d];
-    take(&input, &schedule->turn, sizeof schedule->turn);
+    take(&input, &schedule->cursor, sizeof schedule->cursor);
     take(&input, schedule->count, sizeof schedule->count);
     take(&input, &schedule->left_bytes, sizeof schedule->left_bytes);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)

@@ -35,11 +35,11 @@ void pump_restore_write_signals(const struct pump_write_signals *signals) {
   (void)signals;
 }
 
-bool pump_log_is_apart(void) {
+bool pump_log_is_deferring(void) {
   return true;
 }
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *card) {
   (void)device, (void)card;
   return false;
 }
@@ -56,25 +56,25 @@ static bool is_of_job(const uint8_t *content, size_t length) {
   struct claims_job job;
   if (length < CLAIMS_JOB_OFFSET + sizeof job) return false;
   memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
-  return job.magic == CLAIMS_JOB_MAGIC && job.check == claims_check_job(&job) &&
+  return job.magic == CLAIMS_JOB_MAGIC && job.check == claims_checksum_job(&job) &&
          job.job == pump_claims_job();
 }
 
 static void want_cards(const uint8_t *content, size_t length) {
-  struct claims_cards cards;
-  if (length < sizeof(struct claims_entry) + sizeof cards) return;
-  memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
-  if (cards.magic != CLAIMS_CARDS_MAGIC || cards.check != claims_check_cards(&cards))
-    return;
+  struct claims_gpus gpus;
+  if (length < sizeof(struct claims_entry) + sizeof gpus) return;
+  memcpy(&gpus, content + sizeof(struct claims_entry), sizeof gpus);
+  if (gpus.magic != CLAIMS_GPUS_MAGIC || gpus.check != claims_checksum_gpus(&gpus)) return;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++)
-    cards_wanted += cards.cards[i].found_bytes != 0;
+    cards_wanted += gpus.gpus[i].found_bytes != 0;
 }
 
 static void want(const uint8_t *content, size_t length) {
   struct claims_entry entry;
   if (length < sizeof entry) return;
   memcpy(&entry, content, sizeof entry);
-  if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_check(&entry)) return;
+  if (entry.magic != CLAIMS_ENTRY_MAGIC || entry.check != claims_checksum_entry(&entry))
+    return;
   if (entry.level_count > PUMP_HOST_LEVELS || entry.claimed_bytes == 0) return;
   of_job_wanted += is_of_job(content, length);
   for (uint32_t i = 0; i < host.level_count; i++)
@@ -102,22 +102,22 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     struct claims_entry entry;
     memcpy(&entry, content, sizeof entry);
     entry.magic = CLAIMS_ENTRY_MAGIC;
-    entry.check = claims_check(&entry);
+    entry.check = claims_checksum_entry(&entry);
     memcpy(content, &entry, sizeof entry);
   }
   if ((what & SUMMED) != 0 &&
-      length >= sizeof(struct claims_entry) + sizeof(struct claims_cards)) {
-    struct claims_cards cards;
-    memcpy(&cards, content + sizeof(struct claims_entry), sizeof cards);
-    cards.magic = CLAIMS_CARDS_MAGIC;
-    cards.check = claims_check_cards(&cards);
-    memcpy(content + sizeof(struct claims_entry), &cards, sizeof cards);
+      length >= sizeof(struct claims_entry) + sizeof(struct claims_gpus)) {
+    struct claims_gpus gpus;
+    memcpy(&gpus, content + sizeof(struct claims_entry), sizeof gpus);
+    gpus.magic = CLAIMS_GPUS_MAGIC;
+    gpus.check = claims_checksum_gpus(&gpus);
+    memcpy(content + sizeof(struct claims_entry), &gpus, sizeof gpus);
   }
   if ((what & SUMMED) != 0 && length >= CLAIMS_JOB_OFFSET + sizeof(struct claims_job)) {
     struct claims_job job;
     memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
     job.magic = CLAIMS_JOB_MAGIC;
-    job.check = claims_check_job(&job);
+    job.check = claims_checksum_job(&job);
     memcpy(content + CLAIMS_JOB_OFFSET, &job, sizeof job);
   }
   int file = folder_file(path, content, length);
@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     must((claims[i].bytes != 0) == (claims[i].processes != 0));
   }
   struct pump_neighbours neighbours = {0};
-  must(pump_claims_cards(&neighbours) == 0);
+  must(pump_claims_read_gpus(&neighbours) == 0);
   must(neighbours.count == cards_wanted);
   for (uint32_t i = 0; i < count; i++) {
     if (files[i] >= 0) close(files[i]);

@@ -37,8 +37,9 @@ static void drain(struct input *input) {
   for (uint32_t i = 0; i < count; i++) {
     struct pump_event *event = &shm.events[(head + i) % PUMP_EVENT_SLOTS];
     take(input, &ready, sizeof ready);
-    take(input, (char *)event + sizeof event->turn, sizeof *event - sizeof event->turn);
-    event->turn = ready == 0xff ? head : head + i + 1;
+    take(input, (char *)event + sizeof event->sequence,
+         sizeof *event - sizeof event->sequence);
+    event->sequence = ready == 0xff ? head : head + i + 1;
   }
   shm.header.event_tail = head + count;
   for (int turn = 0; turn <= 256; turn++) { /* each turn releases at least one record */

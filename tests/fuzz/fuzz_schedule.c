@@ -1,4 +1,4 @@
-/* fuzz_schedule.c - schedules on a mapping with arbitrary writes by the client: turn,
+/* fuzz_schedule.c - schedules on a mapping with arbitrary writes by the client: cursor,
  * count, left_bytes and entries of schedules, entry_ends, armed, valid_seq, predicted,
  * next_seq, progress (daemon/core/worker).
  *
@@ -36,7 +36,7 @@ static uint32_t stream_of(uint32_t device) {
 static void push(const struct pump_event *event) {
   uint64_t position = shm.header.event_tail++;
   shm.events[position % PUMP_EVENT_SLOTS] = *event;
-  shm.events[position % PUMP_EVENT_SLOTS].turn = position + 1;
+  shm.events[position % PUMP_EVENT_SLOTS].sequence = position + 1;
 }
 
 static struct pump_extent extent_of(uint32_t slot) {
@@ -88,14 +88,14 @@ static void execute(uint64_t seq) {
 static void carry_out(uint32_t device, uint32_t direction, uint32_t most, uint32_t result) {
   struct pump_schedule *schedule = &shm.schedules[device];
   struct pump_entry entry;
-  uint64_t turn;
+  uint64_t cursor;
   for (uint32_t i = 0;
-       i < most && pump_schedule_peek(&shm, device, direction, &entry, &turn); i++) {
+       i < most && pump_schedule_peek(&shm, device, direction, &entry, &cursor); i++) {
     if (shm.progress[entry.after_stream % PUMP_MAX_STREAMS].executed_seq <
             entry.after_seq ||
         schedule->left_bytes < entry.left_bytes ||
         schedule->ended_bytes < entry.ended_bytes ||
-        !pump_schedule_claim(schedule, direction, turn))
+        !pump_schedule_claim(schedule, direction, cursor))
       break;
     if (direction == PUMP_TO_HOST && result == PUMP_RESULT_MOVED)
       schedule->left_bytes += entry.command.length_bytes;
@@ -195,11 +195,11 @@ static uint64_t word(struct input *input) {
   case 1:
     return UINT64_MAX - what[1];
   case 2:
-    return schedule->turn + taken * what[2];
+    return schedule->cursor + taken * what[2];
   case 3:
-    return schedule->turn - taken * what[2];
+    return schedule->cursor - taken * what[2];
   case 4:
-    return schedule->turn + (1ull << 32);
+    return schedule->cursor + (1ull << 32);
   case 5:
     return schedule->entries[direction][what[2]].command.ticket;
   case 6:
@@ -230,7 +230,7 @@ static void scribble_schedule(struct input *input, uint32_t kind, uint8_t where)
   uint64_t *entry = (uint64_t *)&schedule->entries[direction][at];
   switch (kind) {
   case 0:
-    schedule->turn = value;
+    schedule->cursor = value;
     break;
   case 1:
     schedule->left_bytes = value;

@@ -62,7 +62,7 @@ def test_a_library_that_needs_device_memory_gets_the_drivers_error(tmp_path: Pat
     assert made == ["plain 6"]
     *codes, line = text.splitlines()
     assert codes == ["0", "2"]
-    assert line.endswith("out of GPU memory: pump cannot page what was refused")
+    assert line.endswith("out of GPU memory: pump cannot page the refused memory")
 
 
 def test_the_walk_is_bounded(tmp_path: Path) -> None:

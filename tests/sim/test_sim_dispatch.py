@@ -195,7 +195,11 @@ def test_all_that_executors_move_is_kept_as_far_as_wanted(
 ) -> None:
     found = rehearsal.transfers
     for way, name in enumerate(("prefetch_in_blocks", "prefetch_out_blocks")):
-        assert found["blocks"][found["way"] == way].sum() == rehearsal.whole.counters[name] > 1000
+        assert (
+            found["blocks"][found["direction"] == way].sum()
+            == rehearsal.whole.counters[name]
+            > 1000
+        )
     assert np.all(np.diff(found["issued"].astype(np.int64)) >= 0)
     assert np.all(found["run"] <= found["issued"])
     begun = run(transformer, replace(gpu, transfers_most=10), Window())

@@ -61,7 +61,7 @@ def test_what_is_duplicated_comes_in_slices_of_16_mib(policy: type[Policy]) -> N
     for duplicates in (False, True):
         machine = Machine(PROFILE, budget_bytes, duplicates=duplicates, transfers_most=10_000)
         moved = run(program, machine, policy()).transfers
-        lengths.append(np.median(moved["blocks"][moved["way"] == lib.PUMP_TO_GPU][-60:]))
+        lengths.append(np.median(moved["blocks"][moved["direction"] == lib.PUMP_TO_GPU][-60:]))
     assert lengths[0] < lengths[1] == (16 << 20) // BLOCK_BYTES
 
 

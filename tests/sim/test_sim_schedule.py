@@ -120,7 +120,7 @@ def sweep(late: int | None) -> Program:
 def moved_behind(outcome: Outcome, step: int, way: int) -> int:
     """Counts the blocks whose transfer began once that step ran."""
     found = outcome.transfers
-    return int(found["blocks"][(found["way"] == way) & (found["run"] >= step)].sum())
+    return int(found["blocks"][(found["direction"] == way) & (found["run"] >= step)].sum())
 
 
 def test_a_departure_that_is_refused_stops_no_arrivals_while_the_worker_is_stopped() -> None:

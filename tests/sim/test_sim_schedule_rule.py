@@ -27,6 +27,7 @@ def build(folder: Path) -> Path:
     (beside / "_lib").symlink_to(Path(library("libpump_lab.so")).parent)
     sources = sorted((ROOT / "daemon/core").rglob("*.c"))
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
+    command += ["-DPUMP_ASSERTIONS"]
     command += ["-fvisibility=hidden", "-fno-strict-aliasing", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     command += ["-shared", "-Wl,-soname,libpump_core.so", "-Wl,--wrap=schedule_make"]

@@ -56,7 +56,12 @@ def compiled(sanitizer: str, sources: Iterable[Path], changed: Path | None = Non
 def cc(sanitizer: str, *arguments: str | Path) -> None:
     """Runs the C compiler with the options of all these programs."""
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
-    command += ["-fno-strict-aliasing", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
+    command += [
+        "-DPUMP_ASSERTIONS",
+        "-fno-strict-aliasing",
+        "-fno-omit-frame-pointer",
+        f"-fsanitize={sanitizer}",
+    ]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -29,7 +29,11 @@ MOVING = {
     },
     "shim/vmm": {
         *("shim/pool/mapped.h", "shim/pool/mapped_access.c", "shim/pool/mapped_handles.c"),
-        *("shim/pool/mapped_places.c", "shim/pool/mapped_ranges.c", "shim/pool/mapped_spans.h"),
+        *(
+            "shim/pool/mapped_reservations.c",
+            "shim/pool/mapped_ranges.c",
+            "shim/pool/mapped_spans.h",
+        ),
         "shim/pool/mapped_state.h",
     },
     "shim/hooks": {"shim/pool/context_end.c", "shim/pool/pointer_answers.c"},
@@ -38,18 +42,18 @@ MOVING = {
 
 EXCEPTIONS = {
     "shim/memory/host.h -> shim/memory/memory.h",
-    "shim/memory/host_claims.c -> shim/memory/devices.c: pump_device_card",
+    "shim/memory/host_claims.c -> shim/memory/devices.c: pump_device_read_use",
     "shim/pool/convert.c -> shim/pool/mapped.h",
-    "shim/pool/convert.c -> shim/pool/mapped_access.c: pump_mapped_holds",
+    "shim/pool/convert.c -> shim/pool/mapped_access.c: pump_mapped_contains",
     "shim/pool/convert.c -> shim/pool/pool.h",
     "shim/pool/convert.c -> shim/pool/pool_serve.c: pump_pool_free_now",
-    "shim/pool/convert.c -> shim/pool/pool_serve.c: pump_pool_relieve",
+    "shim/pool/convert.c -> shim/pool/pool_serve.c: pump_pool_free_idle",
     "shim/pool/mapped_handles.c -> shim/pool/pool.h",
-    "shim/pool/mapped_handles.c -> shim/pool/pool_serve.c: pump_pool_relieve",
+    "shim/pool/mapped_handles.c -> shim/pool/pool_serve.c: pump_pool_free_idle",
     "shim/pool/pool_serve.c -> shim/pool/mapped.h",
     "shim/pool/pool_serve.c -> shim/pool/mapped_access.c: pump_mapped_piece",
     "shim/pool/stream_ordered.c -> shim/pool/mapped.h",
-    "shim/pool/stream_ordered.c -> shim/pool/mapped_access.c: pump_mapped_holds",
+    "shim/pool/stream_ordered.c -> shim/pool/mapped_access.c: pump_mapped_contains",
 }
 """Includes and uses of symbols that violate the order."""
 

@@ -73,6 +73,10 @@ static inline uint32_t slots_left(const struct slice_list *list, bool with) {
 static inline void add_to_slice(struct slice_list *list, bool with, struct run *run,
                                 uint32_t count, const struct awaited *awaited) {
   int32_t blocks = (int32_t)count, lowest = run->block;
+  PUMP_ASSERT(count <= run->count && count <= list->blocks_left &&
+                  (with ? (uint32_t)list->newest->blocks + count <= list->slice
+                        : list->slices_left != 0 && count <= list->slice),
+              "the lists and their slices have bounds");
   if (run->step < 0) lowest -= blocks - 1;
   run->block += run->step < 0 ? -blocks : blocks;
   run->count -= count;
@@ -103,6 +107,7 @@ static inline void add_to_slice(struct slice_list *list, bool with, struct run *
 
 static void add_free(struct planner *p, struct free_memory memory) {
   if (p->free_taken == p->free_made) p->free_taken = p->free_made = 0;
+  PUMP_ASSERT(p->free_made < FREE_ENTRIES, "each operation frees memory once");
   if (memory.blocks > 0) p->free[p->free_made++] = memory;
 }
 
@@ -144,6 +149,8 @@ static uint32_t list_departures(struct planner *p, struct run run,
     if (count > run.count) count = run.count;
     if (count == 0) break;
     uint64_t ended_bytes = pace(p, listed - run.count);
+    PUMP_ASSERT(ended_bytes <= p->ended_bytes,
+                "an eviction waits only for earlier arrivals");
     add_to_slice(list, with, &run, count, awaited);
     if (!with) list->newest->ended_bytes = ended_bytes;
     list->newest->need = 0;
@@ -186,6 +193,8 @@ static uint32_t choose_departures(struct planner *p, int64_t need, uint32_t most
   int64_t next_use = resident_next < releasable_next ? releasable_next : resident_next;
   struct awaited awaited = {0};
   uint32_t gone;
+  PUMP_ASSERT(next_use > least,
+              "a block leaves only if it is needed later than the newcomer");
   if (resident_next < releasable_next) {
     const struct op *op = &m->window.ops[p->releasable[0].op];
     awaited.after_seq = op->seq;
@@ -211,6 +220,8 @@ static inline uint32_t take_free(struct planner *p, int64_t need, uint32_t most,
   if (memory->blocks < (int64_t)most) most = (uint32_t)memory->blocks;
   memory->awaited.left_bytes += memory->step_bytes * most;
   *awaited = memory->awaited;
+  PUMP_ASSERT(awaited->left_bytes <= p->left_bytes,
+              "an arrival waits only for evictions that are listed before it");
   memory->blocks -= most;
   if (memory->blocks == 0) p->free_taken++;
   return most;
@@ -395,8 +406,8 @@ static void plan_operations(struct planner *p, int64_t end) {
   for (p->at = m->window.op_tail; p->at < end; p->at++) {
     uint32_t i = op_index(p->at);
     if ((int64_t)m->window.ops[i].seq >= p->horizon) return;
-    p->behind += planner_blocks_taken(p, p->at);
-    while (p->ran < p->at && p->behind - p->takes >= REACH_BLOCKS)
+    p->taken_since_ran += planner_blocks_taken(p, p->at);
+    while (p->ran < p->at && p->taken_since_ran - p->takes >= REACH_BLOCKS)
       planner_assume_executed(p);
     if (m->window.op_device[i] == p->device && !step(p, i)) return;
   }
@@ -439,7 +450,7 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
                             .blocks_left = REACH_BLOCKS};
   p->free_taken = p->free_made = p->releasable_count = 0;
   p->at = p->ran = m->window.op_tail;
-  p->behind = 0;
+  p->taken_since_ran = 0;
   p->horizon = PUMP_NOT_NEEDED;
   p->idle = model_next_idle(m, device, NONE);
   p->resident = NONE;

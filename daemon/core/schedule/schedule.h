@@ -3,6 +3,7 @@
 #define PUMP_SCHEDULE_H
 
 #include "daemon/core/model/model_state.h"
+#include "pump_assert.h"
 
 /* A schedule that ended with the known operations is renewed when HEAD_AGAIN more are
  * known, or when the known ones have grown by 1 / HEAD_AGAIN [measured: 0047]. */
@@ -33,18 +34,18 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
 void schedule_make_excess(struct pump_model *m, uint32_t device,
                           struct schedule_lists *out);
 /* Allocates a transfer for each entry; returns how many entries got one. */
-uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
-                       const struct schedule_entry *scheduled, uint32_t count,
-                       uint16_t *indices);
+uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device, uint32_t direction,
+                                 const struct schedule_entry *scheduled, uint32_t count,
+                                 uint16_t *indices);
 /* Releases the transfer of an entry that no executor has taken or will take. */
-void schedule_give_back(struct pump_model *m, uint32_t index);
+void schedule_release_transfer(struct pump_model *m, uint32_t index);
 /* Notes that an executor has taken the entry: its transfer is in flight. `valid_seq` as in
  * the mapping's header: the executor counted later uses as unknown. */
-void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq);
+void schedule_note_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq);
 
 /* Returns whether enough operations were added since the device's schedule was made. */
 bool schedule_has_grown(const struct pump_model *m, uint32_t device);
 /* Returns whether a schedule is in force, valid as far as known, and not used up. */
-bool schedule_holds(const struct pump_model *m, uint32_t device);
+bool schedule_is_valid(const struct pump_model *m, uint32_t device);
 
 #endif

@@ -23,7 +23,7 @@ static inline bool is_searched(const struct planner *p, int32_t block) {
   return (model_stays(p->m, b) && p->later >= p->m->window.op_issued) == p->staying;
 }
 
-static int32_t look_later(struct planner *p) {
+static int32_t find_resident_before(struct planner *p) {
   const struct pump_model *m = p->m;
   while (p->later >= m->window.op_tail) {
     int64_t begin = m->window.ops[op_index(p->later)].first_use;
@@ -42,13 +42,13 @@ int32_t planner_find_resident(struct planner *p, int64_t need) {
     p->resident = p->idle;
     p->idle = model_next_idle(m, p->device, p->idle);
   }
-  if (p->resident == NONE) p->resident = look_later(p);
+  if (p->resident == NONE) p->resident = find_resident_before(p);
   if (p->staying || m->devices[p->device].duplicates.trials == 0 ||
       (p->resident != NONE && m->blocks.all[p->resident].next_use > need))
     return p->resident;
   p->staying = true;
   planner_begin_search(p, m->window.op_head - 1);
-  return p->resident = look_later(p);
+  return p->resident = find_resident_before(p);
 }
 
 struct run planner_take_resident(struct planner *p, uint32_t most) {
@@ -89,6 +89,7 @@ static void sift_down(struct planner *p, uint32_t i) {
 
 static void add_releasable(struct planner *p, uint32_t op) {
   if (p->m->window.again[op] == 0 || p->m->window.ops[op].executed) return;
+  PUMP_ASSERT(p->releasable_count < OPS, "an operation counts as executed once");
   uint32_t i = p->releasable_count++;
   struct releasable added = {.again_seq = p->m->window.again_seq[op], .op = op};
   for (; i > 0 && is_later(p, &added, &p->releasable[(i - 1) / 2]); i = (i - 1) / 2)
@@ -98,7 +99,9 @@ static void add_releasable(struct planner *p, uint32_t op) {
 
 void planner_assume_executed(struct planner *p) {
   uint32_t i = op_index(p->ran++);
-  p->behind -= p->takes;
+  PUMP_ASSERT(p->ran <= p->at + 1 && p->takes <= p->taken_since_ran,
+              "operations count as executed in order, and only visited ones");
+  p->taken_since_ran -= p->takes;
   p->takes = planner_blocks_taken(p, p->ran);
   if (p->m->window.op_device[i] == p->device) add_releasable(p, i);
 }
@@ -174,6 +177,7 @@ void planner_sort_ready_first(const struct pump_model *m, struct schedule_entry 
       sorted[at] = sorted[at - 1];
     sorted[at] = entries[i];
   }
+  PUMP_ASSERT(made == count, "sorting keeps all entries");
   set_pace(m, entries, sorted, count);
   memcpy(entries, sorted, count * sizeof *entries);
 }

@@ -54,10 +54,10 @@ struct planner {
   int64_t horizon;      /* first operation that uses a departed block */
   struct releasable releasable[OPS];
   uint32_t releasable_count;
-  int64_t at, ran; /* current position; first one that does not count as executed */
-  int64_t behind;  /* blocks of memory taken by operations from `ran` to `at` */
-  int64_t takes;   /* blocks of memory taken by operation `ran` */
-  int32_t idle;    /* next idle candidate */
+  int64_t at, ran;         /* current position; first one that does not count as executed */
+  int64_t taken_since_ran; /* blocks of memory taken by operations from `ran` to `at` */
+  int64_t takes;           /* blocks of memory taken by operation `ran` */
+  int32_t idle;            /* next idle candidate */
   /* Operation to search after the idle blocks, and the end of its unexamined uses. */
   int64_t later, later_use;
   bool staying;         /* last search: staying blocks of predicted operations */

@@ -73,16 +73,16 @@ static uint64_t known_until(struct pump_shm *shm, struct pump_model *m) {
 /* ---- taken and ended ------------------------------------------------------------- */
 
 static void adopt(const struct pump_shm *shm, struct pump_model *m, uint32_t device,
-                  uint32_t direction, uint64_t turn) {
+                  uint32_t direction, uint64_t cursor) {
   struct schedule *schedule = &m->schedules.all[device];
   uint64_t valid_seq = PUMP_LOAD(&shm->header.valid_seq);
-  uint32_t taken = pump_schedule_taken_count(turn, direction);
-  if (turn >> 32 != schedule->version || taken > schedule->count[direction])
-    return; /* another schedule's turn */
+  uint32_t taken = pump_schedule_taken_count(cursor, direction);
+  if (cursor >> 32 != schedule->version || taken > schedule->count[direction])
+    return; /* another schedule's cursor */
   for (; schedule->taken[direction] < taken; schedule->taken[direction]++) {
     uint32_t index = schedule->indices[direction][schedule->taken[direction]];
     schedule->left[direction] -= m->transfers.all[index].blocks;
-    schedule_taken(m, index, valid_seq);
+    schedule_note_taken(m, index, valid_seq);
     m->schedules.running[m->schedules.running_count++] = (uint16_t)index;
     m->schedules.changes++;
   }
@@ -138,7 +138,7 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t direc
 static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t direction) {
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++)
     if (m->schedules.all[device].in_force)
-      adopt(shm, m, device, direction, PUMP_LOAD_ACQUIRE(&shm->schedules[device].turn));
+      adopt(shm, m, device, direction, PUMP_LOAD_ACQUIRE(&shm->schedules[device].cursor));
   if (m->schedules.running_count > 0) take_ends(shm, m, direction);
 }
 
@@ -160,12 +160,13 @@ void worker_apply_departures(struct pump_shm *shm, struct pump_model *m) {
 static void withdraw(struct pump_shm *shm, struct pump_model *m, uint32_t device) {
   struct schedule *schedule = &m->schedules.all[device];
   if (!schedule->in_force) return;
-  uint64_t turn = pump_schedule_withdraw(&shm->schedules[device]);
+  uint64_t cursor = pump_schedule_withdraw(&shm->schedules[device]);
   schedule->in_force = false;
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
-    adopt(shm, m, device, direction, turn);
+    adopt(shm, m, device, direction, cursor);
     while (schedule->count[direction] > schedule->taken[direction])
-      schedule_give_back(m, schedule->indices[direction][--schedule->count[direction]]);
+      schedule_release_transfer(m,
+                                schedule->indices[direction][--schedule->count[direction]]);
   }
 }
 
@@ -213,8 +214,9 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   model_duplicates_anew(m, device);
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     const struct schedule_entry *scheduled = found->entries[direction];
-    uint32_t count = schedule_hold(m, device, direction, scheduled, found->count[direction],
-                                   schedule->indices[direction]);
+    uint32_t count =
+        schedule_make_transfers(m, device, direction, scheduled, found->count[direction],
+                                schedule->indices[direction]);
     schedule->blocks[direction] = 0;
     for (uint32_t i = 0; i < count; i++) {
       struct transfer *transfer = &m->transfers.all[schedule->indices[direction][i]];
@@ -234,7 +236,7 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
   schedule->in_force = true;
   m->totals.schedules++;
   if (m->schedules.recorded != NULL) PUMP_STORE(&shared->made_ns, pump_core_now_ns());
-  PUMP_STORE_RELEASE(&shared->turn, (uint64_t)schedule->version << 32);
+  PUMP_STORE_RELEASE(&shared->cursor, (uint64_t)schedule->version << 32);
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
     struct pump_executors_sleep *sleep = &shm->executors[device][direction];
     if (schedule->count[direction] > 0 &&
@@ -245,7 +247,7 @@ static void put_in_force(struct pump_shm *shm, struct pump_model *m, uint32_t de
 
 /* Returns whether an entry was refused and no further operation was read since. A new
  * schedule would only repeat the refused entry. */
-static bool is_held_back(const struct pump_model *m, const struct device *device) {
+static bool waits_after_refusal(const struct pump_model *m, const struct device *device) {
   int64_t observed = (int64_t)m->totals.observed_seq;
   return device->held_at[PUMP_TO_GPU] >= observed ||
          device->held_at[PUMP_TO_HOST] >= observed;
@@ -255,10 +257,11 @@ static bool is_held_back(const struct pump_model *m, const struct device *device
 static bool is_due(const struct pump_shm *shm, const struct pump_model *m,
                    uint32_t device) {
   const struct schedule *schedule = &m->schedules.all[device];
-  if (!m->devices[device].known || is_held_back(m, &m->devices[device])) return false;
+  if (!m->devices[device].known || waits_after_refusal(m, &m->devices[device]))
+    return false;
   if (schedule->incomplete && has_compared(m)) return true;
   bool valid = PUMP_LOAD(&shm->header.valid_seq) == PUMP_ALL_VALID;
-  if (valid && schedule_holds(m, device)) return false;
+  if (valid && schedule_is_valid(m, device)) return false;
   return schedule->in_force || schedule->stamp != m->schedules.changes ||
          schedule_has_grown(m, device) || schedule->executed != m->totals.operations;
 }

@@ -1,9 +1,9 @@
 """Counts evicted bytes that had no owner: an allocator's blocks against departures from the GPU.
 
 DESIGN
-  There are two independent records on one clock. witness.c logs each block that PyTorch's allocator
-  hands out and takes back. The virtual driver logs each copy to the host, and when kernels were
-  issued and begun (gpu_events.py).
+  There are two independent records on one clock. allocator_probe.c logs each block that PyTorch's
+  allocator hands out and takes back. The virtual driver logs each copy to the host, and when
+  kernels were issued and begun (gpu_events.py).
 
   A departure is dated back to the issue of the newest kernel that had begun. A block is live if the
   allocator had handed it out by then and not taken it back. So a tensor that is freed while its
@@ -64,7 +64,7 @@ class Bytes(NamedTuple):
 
 
 def read_handed(lines: Iterable[str]) -> list[Handed]:
-    """Parses the lines of witness.c. Raises ValueError for any other line."""
+    """Parses the lines of allocator_probe.c. Raises ValueError for any other line."""
     found = []
     for line in lines:
         time_ns, address, length_bytes = line.split()

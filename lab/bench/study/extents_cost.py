@@ -1,10 +1,9 @@
 """Measures the time of the extents learner: recorded launches, fed from C.
 
-The events of one file are packed into arrays, and extents_feeder.c feeds them to a learner, so that
-no Python runs in between. First the learner gets the whole file, so that its memory has been
+The events of one file are packed into arrays, and extents_generator.c feeds them to a learner, so
+that no Python runs in between. First the learner gets the whole file, so that its memory has been
 touched like a long-running worker's. Then it gets the file again, and launches from the third
-iteration on count. Parameters are sent as by the shim: with each new signature.
-"""
+iteration on count. Parameters are sent as by the shim: with each new signature."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from harness import ROOT, MeasurementError
 from study.extents_replay import STEADY_FROM
 from study.extents_traffic import Bytes, Event, Gone, Launch, Name, Range
 
-SOURCE = ROOT / "lab" / "bench" / "feeders" / "extents_feeder.c"
+SOURCE = ROOT / "lab" / "bench" / "load_generators" / "extents_generator.c"
 
 
 class Packed:
@@ -75,8 +74,8 @@ class Packed:
 class Cost:
     """Time of each steady launch of a file, in nanoseconds: the median of several replays."""
 
-    def __init__(self, feeder: tuple[Any, Any], events: Sequence[Event]) -> None:
-        self.ffi, self.lib = feeder
+    def __init__(self, generator: tuple[Any, Any], events: Sequence[Event]) -> None:
+        self.ffi, self.lib = generator
         self.packed = Packed(self.ffi, events)
         self.counts = np.array(self.packed.counts)
         self.times: list[Any] = []

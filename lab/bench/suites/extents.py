@@ -53,7 +53,7 @@ from typing import Any
 
 import gpu_events
 import touched
-from c_part import feeder, load
+from c_part import generator, load
 from harness import ROOT, MeasurementError, Options, Row, child, virtual_facts
 from study.extents_cost import SOURCE, Cost
 from study.extents_layout import LAYOUTS, lay_out
@@ -232,7 +232,7 @@ def convolution_rows(file: File, learner_of: tuple[Any, Any]) -> Iterator[Row]:
 
 
 def cost_rows(options: Options, files: list[File], library: Path, header: Path) -> Iterator[Row]:
-    lib = feeder(options.tools, SOURCE, library, header)
+    lib = generator(options.tools, SOURCE, library, header)
     costs = [Cost(lib, file.events) for file in files]
     for _ in range(3 if options.quick else REPLAYS):
         for cost in costs:

@@ -3,9 +3,9 @@
 DESIGN
   transformer_train.py runs once in each mode of a round, in turn, each time in a separate process.
   Ratios are taken within a round. Kernels compute nothing, but PyTorch, its allocator and the calls
-  are real, and so are pump's shim and worker. All modes run under witness.c, which logs the blocks
-  that the allocator hands out. Rows, at each oversubscription (most bytes that PyTorch reserves /
-  memory):
+  are real, and so are pump's shim and worker. All modes run under allocator_probe.c, which logs the
+  blocks that the allocator hands out. Rows, at each oversubscription (most bytes that PyTorch
+  reserves / memory):
 
     `virtual.transformer.<mode>.speedup`     Naive seconds / its seconds.
     `virtual.transformer.<mode>.of_floor`    Floor / its seconds.
@@ -130,7 +130,10 @@ QUICK = Shape(layers=1, width=512, heads=8, vocabulary=1024, warm_up=2, iteratio
 
 def training(shape: Shape) -> list[str]:
     """Returns the program that trains a decoder, with its options."""
-    return [str(ROOT / "lab" / "bench" / "feeders" / "transformer_train.py"), *shape.words()]
+    return [
+        str(ROOT / "lab" / "bench" / "load_generators" / "transformer_train.py"),
+        *shape.words(),
+    ]
 
 
 @dataclass(frozen=True)

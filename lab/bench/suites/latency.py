@@ -72,7 +72,7 @@ QUIET_SECONDS_MAX = 300
 
 def build(tools: Tools) -> tuple[Path, Path]:
     """Builds driver and program; returns the driver's folder and the program."""
-    here = ROOT / "lab" / "bench" / "feeders"
+    here = ROOT / "lab" / "bench" / "load_generators"
     folder = tools.work / "latency"
     inside = Tools(python=tools.python, root=tools.root, work=folder)
     headers = (f"-I{here}",)
@@ -181,7 +181,7 @@ def as_toml(found: Recorded, beside: int) -> str:
 
 def record(options: Options, samples: int, folder: Path) -> Iterator[Row]:
     """Writes both files, and yields a row for each distribution."""
-    source = ROOT / "lab" / "bench" / "feeders" / "wake_ups.c"
+    source = ROOT / "lab" / "bench" / "load_generators" / "wake_ups.c"
     program = compile_c(options.tools, "wake_ups", [source], "-lpthread")
     for name, beside in (("idle", 0), ("busy", BESIDE)):
         found = recorded(program, samples, beside, 0 if options.quick else QUIET_SECONDS_MAX)

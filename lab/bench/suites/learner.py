@@ -1,7 +1,7 @@
 """The iteration learner: the share of programs' operations that it predicts, and its cost.
 
 DESIGN
-  C code (learner_feeder.c) feeds programs to a fresh learner, step by step. These are recorded
+  C code (learner_generator.c) feeds programs to a fresh learner, step by step. These are recorded
   traffic of PyTorch, recordings of `pump-run --record` (option `--recording FILE...`), and programs
   made up for the cost. Rows; `case` is the program and its part, an iteration or a tenth:
 
@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from feeders.learner_steps import OPERATION, Steps, feeder, made_up, recording, traffic
 from harness import ROOT, MeasurementError, Options, Row
+from load_generators.learner_steps import OPERATION, Steps, generator, made_up, recording, traffic
 
 TRAFFIC = ROOT / "lab" / "bench" / "data" / "pytorch_traffic"
 CAPACITY = 1 << 17
@@ -144,7 +144,7 @@ def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
     lib_dir = options.tools.lib_dir
     header = lib_dir / "include" / "learner.h"
-    ffi, lib = feeder(options.tools, lib_dir / "libpump_core.so", header)
+    ffi, lib = generator(options.tools, lib_dir / "libpump_core.so", header)
     paths = sorted(TRAFFIC.glob("*.txt.*")) if chosen.traffic is None else chosen.traffic
     if options.quick:
         paths = paths[:1]

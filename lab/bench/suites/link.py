@@ -52,7 +52,7 @@ SOURCES += ("life/job_end.c",)
 def build(tools: Tools) -> Path:
     """Builds the program from the shim's own sources."""
     shim = tools.root / "shim"
-    source = ROOT / "lab" / "bench" / "feeders" / "link_program.c"
+    source = ROOT / "lab" / "bench" / "load_generators" / "link_program.c"
     sources = [source, *(file for name in SOURCES for file in sorted(shim.glob(name)))]
     folders = [f"-I{tools.root / 'tests' / 'c'}"]  # for hooks_absent.h
     return compile_c(tools, "link_program", sources, *folders, "-pthread", "-ldl")

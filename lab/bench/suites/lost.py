@@ -83,7 +83,7 @@ class Program:
 
 def programs(quick: bool) -> list[Program]:
     train, sweep = "examples/train_mlp.py", "examples/cyclic_sweep.py"
-    infer = "lab/bench/feeders/infer_mlp.py"
+    infer = "lab/bench/load_generators/infer_mlp.py"
 
     def of(words: Sequence[str], iterations: int, *more: str) -> tuple[str, ...]:
         return (*words, f"--iterations={3 if quick else iterations}", *more)

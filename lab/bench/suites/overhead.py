@@ -1,12 +1,12 @@
 """Pump's cost for a program: its hooks against a driver of empty functions, training that fits.
 
 DESIGN
-  The hooks are timed on the null driver (lab/bench/feeders/null_driver). A launch there takes a few
-  nanoseconds; all other time is pump's. overhead_launch.c launches in batches, through pump's hook
-  and past it in turns, on one CPU. An attached worker of pumpd reads the hooks' records. A process
-  gives the median over its batches of the difference. A row is the median over as many processes as
-  pairs were requested, each with its own addresses and memory. There is no ratio to an empty
-  function: the baseline is its time.
+  The hooks are timed on the null driver (lab/bench/load_generators/null_driver). A launch there
+  takes a few nanoseconds; all other time is pump's. overhead_launch.c launches in batches, through
+  pump's hook and past it in turns, on one CPU. An attached worker of pumpd reads the hooks'
+  records. A process gives the median over its batches of the difference. A row is the median over
+  as many processes as pairs were requested, each with its own addresses and memory. There is no
+  ratio to an empty function: the baseline is its time.
 
     `overhead.dormant_ns`                     Time added to each launch if everything fits.
     `overhead.active_ns`                      The same with ten pointers into 10,000 live ranges,
@@ -57,7 +57,7 @@ from harness import (
 )
 from orphans import adopt_orphans, processor_s, wait_for_orphans
 
-HERE = ROOT / "lab" / "bench" / "feeders"
+HERE = ROOT / "lab" / "bench" / "load_generators"
 PARTS = ("launch", "fits")
 PROFILE = "a100-pcie4"
 STRUCTURES = (1048, 4096)

@@ -52,13 +52,13 @@ TRAIN = ("--width=2048", "--layers=10", "--batch=512", "--warm-up=0", "--report-
 IDLE_LEAST, HOST_LEAST = 0.05, 0.25
 """Least idle share of a run for a correction of host times, and the least factor."""
 EXAMPLE = ("--layers=24", "--width=1024", "--inner=4096", "--heads=16", "--json=/dev/null")
-FEEDER = "lab/bench/feeders/torch_loops.py"
+LOOPS_FILE = "lab/bench/load_generators/torch_loops.py"
 LOOPS = {
-    "gpt": (704, (FEEDER, "gpt")),
-    "vit": (1034, (FEEDER, "vit")),
-    "resnet": (525, (FEEDER, "resnet")),
-    "trainer": (688, (FEEDER, "trainer")),
-    "gnn": (642, (FEEDER, "gnn")),
+    "gpt": (704, (LOOPS_FILE, "gpt")),
+    "vit": (1034, (LOOPS_FILE, "vit")),
+    "resnet": (525, (LOOPS_FILE, "resnet")),
+    "trainer": (688, (LOOPS_FILE, "trainer")),
+    "gnn": (642, (LOOPS_FILE, "gnn")),
     "lora": (577, ("examples/pytorch/lora.py", *EXAMPLE)),
     "tokens": (507, ("examples/pytorch/inference.py", *EXAMPLE)),
 }

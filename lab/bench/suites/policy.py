@@ -1,10 +1,10 @@
 """Cost of schedules: the worker's CPU time for each operation of a deep window.
 
 DESIGN
-  A client in C (feeder.c) issues and executes operations and carries out the schedule at a link's
-  rate, on its own clock, while the worker ticks. Only the ticks are timed, in CPU time of the
-  thread. In steady state, the window has 1,000 operations: one iteration of a training over 20,000
-  blocks, with memory for two thirds.
+  A client in C (load_generator.c) issues and executes operations and carries out the schedule at a
+  link's rate, on its own clock, while the worker ticks. Only the ticks are timed, in CPU time of
+  the thread. In steady state, the window has 1,000 operations: one iteration of a training over
+  20,000 blocks, with memory for two thirds.
 
   Wake "marker" is one tick for each marker, which reports 16 executed and 16 issued operations.
   Wake "completion" adds a tick after each end of a transfer, as for the real worker. The number of
@@ -24,8 +24,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from feeders.feeder import PER_MARKER, TO_GPU, TO_HOST, Feeder, library, serving
 from harness import MeasurementError, Options, Row, interval, median, percentile, pin
+from load_generators.load_generator import (
+    PER_MARKER,
+    TO_GPU,
+    TO_HOST,
+    LoadGenerator,
+    library,
+    serving,
+)
 
 RANGES, RANGE_BLOCKS = 2000, 10
 WINDOW = 1000
@@ -74,42 +81,42 @@ class Stopwatch:
         return call
 
 
-def warm(feeder: Feeder, wake: str) -> None:
+def warm(generator: LoadGenerator, wake: str) -> None:
     """Fills the window, then runs two iterations."""
-    feeder.worker.tick()
-    feeder.tell()
-    feeder.issue(WINDOW)
-    feeder.clock(OPERATION_NS, BLOCK_NS)
-    markers(feeder, 2 * WINDOW // PER_MARKER, wake)
+    generator.worker.tick()
+    generator.tell()
+    generator.issue(WINDOW)
+    generator.clock(OPERATION_NS, BLOCK_NS)
+    markers(generator, 2 * WINDOW // PER_MARKER, wake)
 
 
-def markers(feeder: Feeder, count: int, wake: str) -> tuple[int, int]:
+def markers(generator: LoadGenerator, count: int, wake: str) -> tuple[int, int]:
     """Advances by `count` markers; returns the CPU ns of the worker's ticks, and their number."""
     spent = ticks = 0
     while count > 0:
-        is_marker = feeder.next()
+        is_marker = generator.next()
         count -= is_marker
         if wake == MARKER and not is_marker:
             continue
         began = time.thread_time_ns()
-        feeder.worker.tick()
+        generator.worker.tick()
         spent += time.thread_time_ns() - began
         ticks += 1
     return spent, ticks
 
 
-def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Row]:
-    warm(feeder, wake)
+def measure(generator: LoadGenerator, stretches: int, case: str, wake: str) -> Iterator[Row]:
+    warm(generator, wake)
     costs: list[float] = []
     ticks = 0
-    moved = [feeder.moved(direction) for direction in (TO_GPU, TO_HOST)]
+    moved = [generator.moved(direction) for direction in (TO_GPU, TO_HOST)]
     for _ in range(stretches):
-        spent, count = markers(feeder, STRETCH, wake)
+        spent, count = markers(generator, STRETCH, wake)
         costs.append(spent / 1000 / (STRETCH * PER_MARKER))
         ticks += count
     operations = stretches * STRETCH * PER_MARKER
     arrived, left = (
-        (feeder.moved(direction) - before) / operations
+        (generator.moved(direction) - before) / operations
         for direction, before in zip((TO_GPU, TO_HOST), moved, strict=True)
     )
     if arrived == 0 or left == 0:
@@ -124,7 +131,7 @@ def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Ro
         p99=percentile(costs, 99),
         ticks_per_operation=ticks / operations,
         us_per_tick=sum(costs) / stretches * STRETCH * PER_MARKER / (ticks / stretches),
-        blocks_per_transfer=feeder.moved(TO_GPU) / feeder.transfers(TO_GPU),
+        blocks_per_transfer=generator.moved(TO_GPU) / generator.transfers(TO_GPU),
         blocks_in_per_operation=arrived,
         blocks_out_per_operation=left,
         window=WINDOW,
@@ -134,12 +141,12 @@ def measure(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Ro
     )
 
 
-def split(feeder: Feeder, stretches: int, case: str, wake: str) -> Iterator[Row]:
+def split(generator: LoadGenerator, stretches: int, case: str, wake: str) -> Iterator[Row]:
     """Yields the time of each part; the stopwatch's own time is included."""
-    warm(feeder, wake)
+    warm(generator, wake)
     watch = Stopwatch()
-    watch.watch(feeder.worker)
-    spent, _ = markers(feeder, stretches * STRETCH, wake)
+    watch.watch(generator.worker)
+    spent, _ = markers(generator, stretches * STRETCH, wake)
     operations = stretches * STRETCH * PER_MARKER
     parts = watch.spent | {"rest": spent - sum(watch.spent.values())}
     for part, part_ns in parts.items():
@@ -166,5 +173,5 @@ def run(options: Options) -> Iterator[Row]:
                     range_blocks=RANGE_BLOCKS,
                     active=True,
                     arguments=case == "arguments",
-                ) as feeder:
-                    yield from function(feeder, stretches, case, wake)
+                ) as generator:
+                    yield from function(generator, stretches, case, wake)

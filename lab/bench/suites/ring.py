@@ -1,10 +1,10 @@
 """Event ring: operations per second from producer threads through decode and block table.
 
 DESIGN
-  Threads in C (feeder.c) push operations of four extents (two records each) as fast as they can,
-  from 1, 2 and 4 threads. The worker reads them with its own tick, on a separate CPU if there is
-  one: drain, decode, block table and window, progress. Its device is dormant, so the worker decides
-  nothing: suites/policy.py measures decisions.
+  Threads in C (load_generator.c) push operations of four extents (two records each) as fast as they
+  can, from 1, 2 and 4 threads. The worker reads them with its own tick, on a separate CPU if there
+  is one: drain, decode, block table and window, progress. Its device is dormant, so the worker
+  decides nothing: suites/policy.py measures decisions.
 
     `ring.records_per_s`   Operations a second, all of them seen. Producers wait while the ring is
                            half full, because a slower worker would skip. The worker must have read
@@ -20,8 +20,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from feeders.feeder import EXTENTS, RECORDS, Feeder, library, serving
 from harness import MeasurementError, Options, Row, cpus, interval, median, pin
+from load_generators.load_generator import EXTENTS, RECORDS, LoadGenerator, library, serving
 
 THREADS = (1, 2, 4)
 OPERATIONS = 400_000
@@ -50,14 +50,14 @@ class Flow:
     cpu_seconds: float
 
 
-def read_rest(feeder: Feeder) -> int:
+def read_rest(generator: LoadGenerator) -> int:
     """Lets the worker read the rest of the ring; returns the number of records that it cannot
     reach.
 
     A record before them never becomes ready. Its thread was delayed while the worker skipped, and
     then found its slot in use again.
     """
-    worker, header = feeder.worker, feeder.worker.mapping.shm.header
+    worker, header = generator.worker, generator.worker.mapping.shm.header
     head, since = header.event_head, time.perf_counter()
     while worker.mapping.backlog():
         worker.tick()
@@ -85,18 +85,18 @@ def flow(lib: ctypes.CDLL, threads: int, operations: int, throttle: bool) -> Flo
             range_blocks=RANGE_BLOCKS,
             active=False,
             arguments=False,
-        ) as feeder,
+        ) as generator,
         pin(own),
     ):
-        worker, mapping = feeder.worker, feeder.worker.mapping
+        worker, mapping = generator.worker, generator.worker.mapping
         worker.tick()  # reads the range table
         header = mapping.shm.header
         began, began_cpu = time.perf_counter(), time.thread_time()
-        crowd = feeder.start(each, WINDOW // threads, throttle, places)
+        crowd = generator.start(each, WINDOW // threads, throttle, places)
         while header.next_seq <= each * threads:  # counts issued operations
             worker.tick()
-        dropped, retries = feeder.join(crowd, threads)
-        unread = read_rest(feeder)
+        dropped, retries = generator.join(crowd, threads)
+        unread = read_rest(generator)
         seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - began_cpu
         worker.tick()  # retires executed operations
         totals = worker.model.totals()

@@ -50,7 +50,7 @@ CLIENTS = 64
 MIB = 1 << 20
 GPU = "5e" * 16
 TIMEOUT_S = 30.0
-FLOOD = Path(__file__).parents[1] / "feeders" / "service_flood.py"
+FLOOD = Path(__file__).parents[1] / "load_generators" / "service_flood.py"
 FLOODERS = 29001, 29002, 29003
 """Ids of users that do not exist."""
 

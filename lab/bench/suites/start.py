@@ -81,7 +81,7 @@ class Bench:
 
     def __init__(self, options: Options, folder: Path) -> None:
         driver = build_null_driver(options.tools)
-        here = ROOT / "lab" / "bench" / "feeders"
+        here = ROOT / "lab" / "bench" / "load_generators"
         self._program = compile_c(
             options.tools, "start_program", [here / "start_program.c", driver]
         )

@@ -2,10 +2,10 @@
 
 DESIGN
   A recording of pump has the operations that a program issued, with their times. On the same clock,
-  witness.c logs when its allocator handed out and took back each block. When a 2 MiB block becomes
-  empty, a discard is added to the recorded program after the last operation that was issued before.
-  It is left out if an operation uses the block again too soon. The simulator runs discards in a
-  separate stream, after that operation and before the next use, at the driver's price
+  allocator_probe.c logs when its allocator handed out and took back each block. When a 2 MiB block
+  becomes empty, a discard is added to the recorded program after the last operation that was issued
+  before. It is left out if an operation uses the block again too soon. The simulator runs discards
+  in a separate stream, after that operation and before the next use, at the driver's price
   (docs/decisions/0042-discards.md). So this is the saving of a perfect mechanism. It knows at the
   free how long the memory stays free, and takes no time of the program's thread.
 

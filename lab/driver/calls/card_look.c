@@ -24,7 +24,7 @@ static void add_processes(const struct card *card, const struct gpu_engine *engi
   for (uint32_t i = 0; i < GPU_MAX_OWNERS; i++) {
     if (gpu_owner_get(engine, i, &info) != GPU_OK) continue;
     uint64_t bytes = info.plain_bytes + info.resident_bytes;
-    if (card_process_lives(&card->processes[i]))
+    if (card_process_is_alive(&card->processes[i]))
       out->processes[out->process_count++] =
           (struct pump_card_process){card->processes[i].pid, bytes};
     else

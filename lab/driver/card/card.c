@@ -121,7 +121,7 @@ uint32_t vd_card_reclaim_locked(void) {
   if (own.card == NULL) return 0;
   for (uint32_t i = 0; i < own.capacity.owners; i++) {
     if (i == own.owner || gpu_owner_get(vd.engine, i, &info) != GPU_OK) continue;
-    if (card_process_lives(&own.card->processes[i])) continue;
+    if (card_process_is_alive(&own.card->processes[i])) continue;
     vd_log("shared card \"%s\": process %d ended, %.1f MiB are free again", own.name,
            own.card->processes[i].pid,
            (double)(info.plain_bytes + info.resident_bytes) / (1 << 20));
@@ -221,7 +221,7 @@ static const struct card *look(int file) {
 
 static int32_t living_process(const struct card *card) {
   for (uint32_t i = 0; i < GPU_MAX_OWNERS; i++)
-    if (card_process_lives(&card->processes[i])) return card->processes[i].pid;
+    if (card_process_is_alive(&card->processes[i])) return card->processes[i].pid;
   return 0;
 }
 
@@ -268,7 +268,7 @@ static struct card *find(int file, uint64_t engine_bytes, bool *retry) {
   return NULL;
 }
 
-static CUresult take_place(int file, struct card *card) {
+static CUresult join_as_owner(int file, struct card *card) {
   own.card = card;
   vd.engine = state_of(card);
   own.owner = own.capacity.owners; /* none yet */
@@ -307,7 +307,7 @@ CUresult vd_card_join(const struct gpu_capacity *capacity) {
     if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
     bool retry;
     struct card *card = find(file, engine_bytes, &retry);
-    CUresult result = card == NULL ? CUDA_ERROR_INVALID_DEVICE : take_place(file, card);
+    CUresult result = card == NULL ? CUDA_ERROR_INVALID_DEVICE : join_as_owner(file, card);
     if (!retry && result != CUDA_SUCCESS && card != NULL) munmap(card, card->bytes);
     card_close(file);
     if (retry) continue;

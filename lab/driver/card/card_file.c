@@ -108,7 +108,7 @@ static bool is_stale(int file) {
     /* Process numbers of another namespace are unknown here. */
     stale = card->pid_namespace == card_pid_namespace();
     for (uint32_t i = 0; stale && i < GPU_MAX_OWNERS; i++)
-      stale = !card_process_lives(&card->processes[i]);
+      stale = !card_process_is_alive(&card->processes[i]);
   }
   munmap((void *)(uintptr_t)card, sizeof *card);
   return stale;

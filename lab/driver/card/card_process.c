@@ -59,7 +59,7 @@ static bool ended(const struct stat_line *line) {
   return (line->state == 'Z' || line->state == 'X') && line->threads <= 1;
 }
 
-bool card_process_lives(const struct card_process *process) {
+bool card_process_is_alive(const struct card_process *process) {
   struct stat_line line;
   if (process->pid <= 0) return false;
   int found = read_stat(process->pid, &line);

@@ -46,7 +46,7 @@ const struct card *card_of_process(void);
 
 /* card_process.c */
 void card_process_self(struct card_process *out);
-bool card_process_lives(const struct card_process *process);
+bool card_process_is_alive(const struct card_process *process);
 uint64_t card_pid_namespace(void);
 
 /* card_file.c */

@@ -388,10 +388,10 @@ CUresult vd_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
 static bool remove_edge(struct vd_node *node, const struct vd_node *on) {
   for (uint32_t i = 0; i < node->count; i++) {
     if (node->dependencies[i] != on) continue;
-    uint32_t behind = --node->count - i;
+    uint32_t following = --node->count - i;
     memmove(&node->dependencies[i], &node->dependencies[i + 1],
-            behind * sizeof *node->dependencies);
-    memmove(&node->edges[i], &node->edges[i + 1], behind * sizeof *node->edges);
+            following * sizeof *node->dependencies);
+    memmove(&node->edges[i], &node->edges[i + 1], following * sizeof *node->edges);
     return true;
   }
   return false;

@@ -316,8 +316,8 @@ static size_t rows_of(size_t slice, size_t pitch, size_t height) {
 }
 
 /* Computes the offsets of a copy's end in its array. */
-static void report_place(CUarray array, uint64_t address, size_t *x_bytes, size_t *y,
-                         size_t *z) {
+static void report_position(CUarray array, uint64_t address, size_t *x_bytes, size_t *y,
+                            size_t *z) {
   struct vd_texels texels;
   if (!vd_array_texels_locked(array, &texels)) return; /* the array was destroyed since */
   uint64_t offset = address - texels.address, slice = texels.pitch * texels.rows;
@@ -343,13 +343,13 @@ static void report_copy(const struct vd_copy *copy, CUDA_MEMCPY3D *out) {
   if (copy->source_array != NULL) {
     out->srcMemoryType = CU_MEMORYTYPE_ARRAY;
     out->srcArray = copy->source_array;
-    report_place(out->srcArray, copy->source, &out->srcXInBytes, &out->srcY, &out->srcZ);
+    report_position(out->srcArray, copy->source, &out->srcXInBytes, &out->srcY, &out->srcZ);
   }
   if (copy->destination_array != NULL) {
     out->dstMemoryType = CU_MEMORYTYPE_ARRAY;
     out->dstArray = copy->destination_array;
-    report_place(out->dstArray, copy->destination, &out->dstXInBytes, &out->dstY,
-                 &out->dstZ);
+    report_position(out->dstArray, copy->destination, &out->dstXInBytes, &out->dstY,
+                    &out->dstZ);
   }
 }
 

@@ -11,14 +11,14 @@ struct side {
   size_t x_bytes, y, z, pitch, height;
 };
 /* Start address, row pitch and slice pitch of one end. */
-struct placed {
+struct located {
   uint64_t address;
   size_t pitch, slice;
   CUarray array;
 };
 
-static CUresult place_in_array(const struct side *side, const struct vd_copy *copy,
-                               struct placed *out) {
+static CUresult locate_in_array(const struct side *side, const struct vd_copy *copy,
+                                struct located *out) {
   struct vd_texels texels;
   if (!vd_array_texels_locked(side->array, &texels)) return CUDA_ERROR_INVALID_HANDLE;
   if (copy->width_bytes > texels.row_bytes ||
@@ -35,9 +35,9 @@ static CUresult place_in_array(const struct side *side, const struct vd_copy *co
   return CUDA_SUCCESS;
 }
 
-static CUresult place(const struct side *side, const struct vd_copy *copy,
-                      struct placed *out) {
-  if (side->type == CU_MEMORYTYPE_ARRAY) return place_in_array(side, copy, out);
+static CUresult locate(const struct side *side, const struct vd_copy *copy,
+                       struct located *out) {
+  if (side->type == CU_MEMORYTYPE_ARRAY) return locate_in_array(side, copy, out);
   if (side->type != CU_MEMORYTYPE_HOST && side->type != CU_MEMORYTYPE_DEVICE &&
       side->type != CU_MEMORYTYPE_UNIFIED)
     return CUDA_ERROR_INVALID_VALUE;
@@ -55,11 +55,11 @@ static CUresult place(const struct side *side, const struct vd_copy *copy,
 }
 
 /* Fills in both ends of a copy whose extents are known. */
-static CUresult place_both_locked(const struct side *from, const struct side *to,
-                                  struct vd_copy *copy) {
-  struct placed source, destination;
-  CUresult result = place(from, copy, &source);
-  if (result == CUDA_SUCCESS) result = place(to, copy, &destination);
+static CUresult locate_both_locked(const struct side *from, const struct side *to,
+                                   struct vd_copy *copy) {
+  struct located source, destination;
+  CUresult result = locate(from, copy, &source);
+  if (result == CUDA_SUCCESS) result = locate(to, copy, &destination);
   if (result != CUDA_SUCCESS) return result;
   copy->source = source.address;
   copy->source_pitch = source.pitch;
@@ -76,7 +76,7 @@ static CUresult copy_between(CUstream stream, const struct side *from,
                              const struct side *to, struct vd_copy copy, bool synchronous,
                              const char *what) {
   vd_lock();
-  CUresult result = place_both_locked(from, to, &copy);
+  CUresult result = locate_both_locked(from, to, &copy);
   vd_unlock();
   return result == CUDA_SUCCESS ? vd_copy(stream, &copy, synchronous, what) : result;
 }
@@ -106,7 +106,7 @@ static CUresult copy_2d(CUstream stream, const CUDA_MEMCPY2D *p, bool synchronou
                       p->dstZ,          p->dstPitch,    p->dstHeight};                     \
     *out = (struct vd_copy){                                                               \
         .width_bytes = p->WidthInBytes, .height = p->Height, .depth = p->Depth};           \
-    return place_both_locked(&from, &to, out);                                             \
+    return locate_both_locked(&from, &to, out);                                            \
   }
 COPY_OF_3D(, vd_copy_of_3d_locked, CUDA_MEMCPY3D)
 COPY_OF_3D(static, copy_of_peer_locked,

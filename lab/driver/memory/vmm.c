@@ -103,13 +103,13 @@ static void end_if_unused_locked(struct physical *physical) {
 CUresult vd_cuMemRelease(CUmemGenericAllocationHandle handle) {
   vd_lock();
   struct physical *physical = physical_of(handle);
-  bool held = physical != NULL && physical->references != 0;
-  if (held) {
+  bool referenced = physical != NULL && physical->references != 0;
+  if (referenced) {
     physical->references--;
     end_if_unused_locked(physical);
   }
   vd_unlock();
-  return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return referenced ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vd_cuMemGetAllocationGranularity(size_t *granularity,
@@ -159,9 +159,9 @@ CUresult vd_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t base = ((uint64_t)start + alignment - 1) / alignment * alignment;
-  uint64_t before = base - (uint64_t)start, behind = alignment - before;
+  uint64_t before = base - (uint64_t)start, after = alignment - before;
   if (before != 0) munmap(start, before);
-  if (behind != 0) munmap((char *)base + bytes, behind);
+  if (after != 0) munmap((char *)base + bytes, after);
   vd_lock();
   CUresult result = add_range(&vd.reserved, VD_RESERVED, base, bytes, NULL);
   vd_unlock();

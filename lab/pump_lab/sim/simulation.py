@@ -28,7 +28,7 @@ RESULTS: Final = ("moved", "stale", "late", "dead", "invalid", "failed")
 TRANSFER: Final = np.dtype(
     [
         ("needed_by_seq", np.uint64),
-        *((name, np.uint32) for name in ("first_block", "blocks", "way", "issued", "run")),
+        *((name, np.uint32) for name in ("first_block", "blocks", "direction", "issued", "run")),
         ("reserved", np.uint32),
     ]
 )

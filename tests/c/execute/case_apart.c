@@ -8,8 +8,8 @@ static CUcontext begin(uint32_t lock) {
   PUMP_STORE(&fake.prefetch_us, 300);
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   return context;
 }
 
@@ -51,7 +51,7 @@ SCENARIO(evictions_that_hold_calls_up_get_contexts_of_their_own_and_keep_them) {
   CHECK(PUMP_LOAD(&fake.own_bytes) == made() * FAKE_CONTEXT_BYTES);
   /* End the program's context. It may contain nothing of ours, and our contexts are
    * reused. */
-  pump_context_seen(0, second);
+  pump_context_note(0, second);
   pump_executors_context_gone(first);
   fake_context_destroy(first);
   CHECK(state() == PUMP_OWN_CONTEXT_YES);

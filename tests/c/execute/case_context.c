@@ -11,8 +11,8 @@ static uint64_t executed(uint32_t index) {
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   return context;
 }
 
@@ -41,7 +41,7 @@ static void end(CUcontext context) {
 
 SCENARIO(another_context_of_the_device_takes_over_at_once) {
   CUcontext first = begin(), second = fake_context_create(0);
-  pump_context_seen(0, second);
+  pump_context_note(0, second);
   uint32_t slot = harness_allocate(0, 4);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
     CHECK(worker_submit(0, d, harness_slice(slot, 0, 1)));
@@ -57,17 +57,17 @@ SCENARIO(another_context_of_the_device_takes_over_at_once) {
 
 SCENARIO(threads_leave_every_context_of_a_device_and_come_back_to_one_that_is_left) {
   CUcontext first = begin(), second = fake_context_create(0), other;
-  pump_context_seen(0, second);
+  pump_context_note(0, second);
   other = fake_context_create(1);
-  pump_context_seen(1, other);
+  pump_context_note(1, other);
   uint32_t slot = harness_allocate(0, 4);
   CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 0, 1)));
   CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   pump_executors_device_gone(0);
   fake_context_destroy(first); /* nothing of ours may be left in it */
   CHECK(pump_context_device(second, NULL) == -1 && pump_context_device(other, NULL) == 1);
-  pump_context_seen(0, second);
-  pump_executors_need(0, true);
+  pump_context_note(0, second);
+  pump_executors_start(0, true);
   CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 1, 1)));
   CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
   end(second);
@@ -78,7 +78,7 @@ SCENARIO(markers_of_every_context_of_a_device_tell_its_progress) {
   CUcontext contexts[3] = {begin(), fake_context_create(0), fake_context_create(0)};
   CUstream streams[3];
   for (int i = 0; i < 3; i++) {
-    pump_context_seen(0, contexts[i]);
+    pump_context_note(0, contexts[i]);
     streams[i] = fake_stream_create(contexts[i]);
     warm(contexts[i], streams[i]);
   }
@@ -98,7 +98,7 @@ SCENARIO(markers_of_every_context_of_a_device_tell_its_progress) {
 
 SCENARIO(a_context_that_ends_leaves_the_markers_of_the_others_alone) {
   CUcontext first = begin(), second = fake_context_create(0);
-  pump_context_seen(0, second);
+  pump_context_note(0, second);
   CUstream of_first = fake_stream_create(first), of_second = fake_stream_create(second);
   warm(first, of_first);
   warm(second, of_second);
@@ -108,7 +108,7 @@ SCENARIO(a_context_that_ends_leaves_the_markers_of_the_others_alone) {
     CHECK(executed(pump_stream_index(of_first, false)) != 0);
     warm(first, of_first);
     second = fake_context_create(0);
-    pump_context_seen(0, second);
+    pump_context_note(0, second);
     of_second = fake_stream_create(second);
     warm(second, of_second);
   }
@@ -138,7 +138,7 @@ SCENARIO(contexts_come_and_go_while_another_one_works) {
   CHECK(pthread_create(&thread, NULL, issue_on, working) == 0);
   for (int life = 0; life < 30; life++) {
     CUcontext other = fake_context_create(0);
-    pump_context_seen(0, other);
+    pump_context_note(0, other);
     CUstream stream = fake_stream_create(other);
     for (int i = 0; i < 20; i++) {
       issue(stream, pump_now_ns());

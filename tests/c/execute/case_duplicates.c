@@ -19,10 +19,10 @@ static uint64_t hinted; /* a bit for each block from `base` on */
 static uint64_t base;
 static bool of_pool, peers;
 
-bool pump_hinted(uint64_t address) {
+bool pump_read_mostly_is_set(uint64_t address) {
   return base != 0 && PUMP_LOAD(&hinted) >> (address - base) / PUMP_BLOCK_BYTES & 1;
 }
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool set) {
   for (uint64_t i = first_block; i < end_block; i++) {
     uint64_t bit = 1ull << (i - base / PUMP_BLOCK_BYTES);
     if (set)
@@ -31,7 +31,7 @@ void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
       __atomic_fetch_and(&hinted, ~bit, __ATOMIC_SEQ_CST);
   }
 }
-bool pump_peer_reached(uint32_t device) {
+bool pump_peer_may_reach(uint32_t device) {
   (void)device;
   return peers;
 }
@@ -85,11 +85,11 @@ static void begin(void) {
 }
 
 static uint32_t arrive(uint32_t wanted) {
-  return pump_duplicates_arrive(0, base, BLOCKS * PUMP_BLOCK_BYTES, wanted);
+  return pump_duplicates_prepare_arrival(0, base, BLOCKS * PUMP_BLOCK_BYTES, wanted);
 }
 
 static CUresult depart(uint32_t *clean) {
-  return pump_duplicates_depart(0, base, BLOCKS * PUMP_BLOCK_BYTES, clean);
+  return pump_duplicates_prepare_eviction(0, base, BLOCKS * PUMP_BLOCK_BYTES, clean);
 }
 
 /* ---- scenarios ---------------------------------------------------------------------- */
@@ -158,12 +158,12 @@ SCENARIO(of_a_slice_the_blocks_that_are_not_clean_are_moved_in_runs) {
     uint64_t at = 0, bytes = 0;
     uint64_t length = cases[i].blocks * (uint64_t)PUMP_BLOCK_BYTES;
     for (int run = 0; run < 3 && cases[i].runs[run][1] != 0; run++) {
-      CHECK(pump_duplicates_rest(cases[i].clean, length, &at, &bytes));
+      CHECK(pump_duplicates_next_dirty(cases[i].clean, length, &at, &bytes));
       CHECK(at == cases[i].runs[run][0] * (uint64_t)PUMP_BLOCK_BYTES);
       CHECK(bytes == cases[i].runs[run][1] * (uint64_t)PUMP_BLOCK_BYTES);
     }
-    CHECK(!pump_duplicates_rest(cases[i].clean, length, &at, &bytes));
+    CHECK(!pump_duplicates_next_dirty(cases[i].clean, length, &at, &bytes));
   }
   uint64_t at = 0, bytes = 0; /* of a managed range that ends inside a block */
-  CHECK(pump_duplicates_rest(0, 4096, &at, &bytes) && at == 0 && bytes == 4096);
+  CHECK(pump_duplicates_next_dirty(0, 4096, &at, &bytes) && at == 0 && bytes == 4096);
 }

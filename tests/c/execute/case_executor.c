@@ -13,8 +13,8 @@
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true); /* an operation was reported */
+  pump_context_note(0, context);
+  pump_executors_start(0, true); /* an operation was reported */
   return context;
 }
 
@@ -22,7 +22,7 @@ static CUcontext begin(void) {
 static uint32_t begin_with_range(uint64_t blocks) {
   begin();
   uint32_t slot = harness_allocate(0, blocks);
-  pump_populate(slot, 1);
+  pump_populate_add(slot, 1);
   uint64_t bytes = blocks * PUMP_BLOCK_BYTES;
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == bytes);
   return slot;
@@ -174,7 +174,7 @@ static void *churn(void *direction_as_pointer) {
   uint32_t direction = (uint32_t)(uintptr_t)direction_as_pointer;
   for (int round = 0; round < 150; round++) {
     uint32_t slot = harness_allocate(0, 8);
-    if (direction == PUMP_TO_GPU) pump_populate(slot, 1);
+    if (direction == PUMP_TO_GPU) pump_populate_add(slot, 1);
     for (uint32_t i = 0; i < 8; i++) worker_submit(0, direction, harness_slice(slot, i, 1));
     harness_sleep_us(harness_random() % 400);
     harness_free(slot);
@@ -243,7 +243,7 @@ SCENARIO(a_driver_that_cannot_create_streams_or_events_fails_commands_until_it_c
   PUMP_STORE(&fake.create_error, CUDA_ERROR_OUT_OF_MEMORY);
   uint32_t slot = harness_allocate(0, 4);
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 0); /* no populate in the series */
-  pump_populate(slot, 1);
+  pump_populate_add(slot, 1);
   CHECK(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_FAILED);
   PUMP_STORE(&fake.create_error, CUDA_SUCCESS);
   EVENTUALLY(ask(PUMP_TO_GPU, harness_slice(slot, 0, 1)) == PUMP_RESULT_MOVED ||
@@ -265,7 +265,7 @@ SCENARIO(quiesce_leaves_nothing_in_a_context_and_the_next_one_works) {
   PUMP_STORE(&fake.prefetch_us, 300);
   for (int life = 0; life < 8; life++) {
     uint32_t slot = harness_allocate(0, 64);
-    pump_populate(slot, 1);
+    pump_populate_add(slot, 1);
     for (uint32_t i = 0; i < 32; i++) worker_submit(0, i & 1, harness_slice(slot, i, 1));
     EVENTUALLY(PUMP_LOAD(&fake.events_alive) > 0);
     harness_sleep_us(harness_random() % 2000);
@@ -274,10 +274,10 @@ SCENARIO(quiesce_leaves_nothing_in_a_context_and_the_next_one_works) {
           PUMP_LOAD(&fake.streams_alive) == 0);
     fake_context_destroy(context);
     context = fake_context_create(0);
-    pump_context_seen(0, context);
+    pump_context_note(0, context);
     uint32_t next = harness_allocate(0, 1);
     uint64_t before = PUMP_LOAD(&pump_shm->shim_counters.populate_bytes);
-    pump_populate(next, 1);
+    pump_populate_add(next, 1);
     EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) > before);
     for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
       while (worker_try_reap(0, d, NULL) >= 0) {
@@ -295,12 +295,12 @@ SCENARIO(quiesce_under_a_stream_of_commands_and_frees_is_safe) {
   CHECK(pthread_create(&thread, NULL, churn, (void *)(uintptr_t)PUMP_TO_HOST) == 0);
   while (__atomic_load_n(&churning, __ATOMIC_ACQUIRE) != 0) {
     uint32_t slot = harness_allocate(0, 2);
-    pump_populate(slot, 1);
+    pump_populate_add(slot, 1);
     harness_sleep_us(harness_random() % 3000);
     pump_executors_context_gone(context);
     fake_context_destroy(context);
     context = fake_context_create(0);
-    pump_context_seen(0, context);
+    pump_context_note(0, context);
     harness_free(slot);
   }
   pthread_join(thread, NULL);
@@ -310,11 +310,11 @@ SCENARIO(nothing_is_populated_beyond_the_budget) {
   begin();
   PUMP_STORE(&pump_shm->devices[0].budget_bytes, 8 * PUMP_BLOCK_BYTES);
   uint32_t small = harness_allocate(0, 8);
-  pump_populate(small, 1);
+  pump_populate_add(small, 1);
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 8 * PUMP_BLOCK_BYTES);
   uint32_t large = harness_allocate(0, 1);
-  pump_populate(large, 1);
-  EVENTUALLY(!pump_populate_waits(0));
+  pump_populate_add(large, 1);
+  EVENTUALLY(!pump_populate_is_queued(0));
   CHECK(ask(PUMP_TO_GPU, harness_slice(large, 0, 1)) ==
         PUMP_RESULT_MOVED); /* threads are idle */
   CHECK(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 8 * PUMP_BLOCK_BYTES);
@@ -326,12 +326,12 @@ SCENARIO(a_range_freed_while_it_waits_is_not_populated) {
   uint32_t slots[8];
   for (int i = 0; i < 8; i++) {
     slots[i] = harness_allocate(0, 1);
-    pump_populate(slots[i], 1);
+    pump_populate_add(slots[i], 1);
   }
   EVENTUALLY(PUMP_LOAD(&fake.running) == 1); /* the in-thread holds the first */
   for (int i = 1; i < 8; i++) harness_free(slots[i]);
   PUMP_STORE(&fake.hold, 0);
-  EVENTUALLY(!pump_populate_waits(0) && PUMP_LOAD(&fake.running) == 0);
+  EVENTUALLY(!pump_populate_is_queued(0) && PUMP_LOAD(&fake.running) == 0);
   CHECK(PUMP_LOAD(&fake.prefetches) == 2);
 }
 
@@ -381,7 +381,7 @@ SCENARIO(exit_from_a_signal_handler_on_top_of_our_code_does_not_hang) {
   ualarm(30000, 0);
   for (;;) { /* most likely inside populate's lock */
     uint32_t slot = harness_allocate(0, 1);
-    for (int i = 0; i < 100; i++) pump_populate(slot, 1);
+    for (int i = 0; i < 100; i++) pump_populate_add(slot, 1);
   }
 }
 
@@ -396,10 +396,10 @@ SCENARIO(a_forked_child_is_inert_until_its_own_start) {
           pump_executors_of(0)->context == NULL);
     CUcontext context = fake_context_create(0);
     pump_threads_start();
-    pump_context_seen(0, context);
+    pump_context_note(0, context);
     uint64_t before = PUMP_LOAD(&pump_shm->shim_counters.populate_bytes);
     uint32_t slot = harness_allocate(0, 1);
-    pump_populate(slot, 1);
+    pump_populate_add(slot, 1);
     EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) > before);
     exit(7);
   }
@@ -439,8 +439,8 @@ SCENARIO(threads_have_the_processors_of_the_process_not_of_their_parent) {
   CPU_SET(first, &one);
   CHECK(sched_setaffinity(0, sizeof one, &one) == 0); /* as OpenMP pins its first thread */
   CUcontext context = fake_context_create(0);
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   EVENTUALLY(own_threads("pump-", &before) == 5);
   pump_executors_context_gone(context);
   fake_context_destroy(context);

@@ -12,8 +12,8 @@ static struct pump_direction *direction_of(uint32_t direction) {
 static uint32_t begin_with_range(uint64_t blocks) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   return harness_allocate(0, blocks);
 }
 
@@ -55,7 +55,7 @@ SCENARIO(an_in_thread_keeps_so_many_slices_in_flight_each_on_an_idle_stream) {
 }
 
 SCENARIO(lanes_have_a_priority_that_the_program_does_not_use) {
-  pump_priority_used(-4);
+  pump_priority_note(-4);
   uint32_t slot = begin_with_range(2);
   CHECK(worker_submit(0, PUMP_TO_GPU, harness_slice(slot, 0, 1)));
   CHECK(worker_reap(0, PUMP_TO_GPU) == PUMP_RESULT_MOVED);
@@ -82,7 +82,7 @@ SCENARIO(fewer_lanes_share_the_only_priority_with_the_program) {
 }
 
 SCENARIO(fewer_lanes_share_a_priority_where_the_program_uses_all) {
-  for (int priority = 0; priority >= -5; priority--) pump_priority_used(priority);
+  for (int priority = 0; priority >= -5; priority--) pump_priority_note(priority);
   expect_lanes(PUMP_IN_LANES_SHARED);
 }
 

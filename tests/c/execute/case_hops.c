@@ -20,8 +20,8 @@ static void begin(void) {
   at_ms(0);
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   harness_wait_until_idle();
 }
 
@@ -29,7 +29,7 @@ static void begin(void) {
 static void put_in_force(uint32_t direction, uint64_t ticket, struct pump_entry entry,
                          uint64_t made_ms) {
   static uint64_t version;
-  PUMP_STORE(&schedule()->turn, 0);
+  PUMP_STORE(&schedule()->cursor, 0);
   entry.command.ticket = ticket;
   uint64_t *to = (uint64_t *)&schedule()->entries[direction][0], from[sizeof entry / 8];
   memcpy(from, &entry, sizeof entry);
@@ -38,7 +38,7 @@ static void put_in_force(uint32_t direction, uint64_t ticket, struct pump_entry 
   PUMP_STORE(&schedule()->count[!direction], 0);
   PUMP_STORE(&schedule()->made_ns, START_NS + made_ms * MS);
   PUMP_STORE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
-  PUMP_STORE_RELEASE(&schedule()->turn, ++version << 32);
+  PUMP_STORE_RELEASE(&schedule()->cursor, ++version << 32);
   struct pump_executors_sleep *sleep = &worker_shm->executors[0][direction];
   pump_wake(&sleep->asleep, &sleep->wakes);
 }

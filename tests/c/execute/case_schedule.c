@@ -9,8 +9,8 @@
 static void begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
 }
 
 /* ---- the worker's side ------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static void clear(void) {
 
 static void put_in_force(uint64_t version) {
   PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
-  PUMP_STORE_RELEASE(&schedule()->turn, version << 32);
+  PUMP_STORE_RELEASE(&schedule()->cursor, version << 32);
   for (int way = 0; way < PUMP_DIRECTIONS; way++)
     pump_wake(&worker_shm->executors[0][way].asleep, &worker_shm->executors[0][way].wakes);
 }
@@ -51,7 +51,7 @@ static uint32_t end_of(uint64_t ticket) {
 }
 
 static uint32_t taken(uint32_t direction) {
-  return pump_schedule_taken_count(PUMP_LOAD_ACQUIRE(&schedule()->turn), direction);
+  return pump_schedule_taken_count(PUMP_LOAD_ACQUIRE(&schedule()->cursor), direction);
 }
 
 static struct pump_entry slice(uint32_t slot, uint64_t block, uint64_t blocks) {
@@ -411,10 +411,10 @@ SCENARIO(a_schedule_that_is_replaced_is_taken_up_to_one_point) {
     next += 12;
     put_in_force(version);
     harness_sleep_us(harness_random() % 300);
-    uint64_t turn = pump_schedule_withdraw(schedule());
-    CHECK(turn >> 32 == version);
+    uint64_t cursor = pump_schedule_withdraw(schedule());
+    CHECK(cursor >> 32 == version);
     for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
-      uint32_t count = pump_schedule_taken_count(turn, way);
+      uint32_t count = pump_schedule_taken_count(cursor, way);
       CHECK(count <= 6);
       all += count;
       for (uint32_t i = 0; i < 6; i++) {

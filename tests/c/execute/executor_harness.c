@@ -36,7 +36,7 @@ uint32_t pump_device_adopt_budgets(void) {
 
 uint64_t harness_least, harness_most; /* budgets that device 0 has adopted */
 
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   *least = device == 0 ? harness_least : 0;
   *most = device == 0 ? harness_most : 0;
 }
@@ -44,21 +44,21 @@ void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
 uint64_t harness_need, harness_others; /* needs on device 0: ours, others' */
 uint8_t harness_card;
 
-bool pump_device_card(uint32_t device, struct pump_card *card) {
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu) {
   if (device != 0 || PUMP_LOAD(&harness_need) == 0) return false;
-  *card = (struct pump_card){.uuid = "card", .found_bytes = 1ull << 40};
-  card->uuid[15] = harness_card;
-  card->need_bytes = PUMP_LOAD(&harness_need);
+  *gpu = (struct pump_gpu_use){.uuid = "gpu", .found_bytes = 1ull << 40};
+  gpu->uuid[15] = harness_card;
+  gpu->need_bytes = PUMP_LOAD(&harness_need);
   return true;
 }
 
 uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
   uint64_t found, sum = 0;
-  uint32_t same =
-      pump_neighbours_on(neighbours, (const uint8_t *)"card\0\0\0\0\0\0\0\0\0\0\0", &found);
+  uint32_t same = pump_neighbours_count(
+      neighbours, (const uint8_t *)"gpu\0\0\0\0\0\0\0\0\0\0\0\0", &found);
   for (uint32_t i = 0; i < neighbours->count; i++) {
-    sum += neighbours->cards[i].need_bytes;
-    same += neighbours->cards[i].uuid[15] != 0; /* a script has named another GPU */
+    sum += neighbours->gpus[i].need_bytes;
+    same += neighbours->gpus[i].uuid[15] != 0; /* a script has named another GPU */
   }
   CHECK(same == neighbours->count);
   PUMP_STORE(&harness_others, sum);
@@ -170,7 +170,7 @@ static CUresult fake_memory(size_t *free_bytes, size_t *total_bytes) {
   *free_bytes = *total_bytes - PUMP_LOAD(&contexts_made) * (size_t)FAKE_CONTEXT_BYTES;
   return CUDA_SUCCESS;
 }
-void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+void pump_plain_add_own(uint32_t device, CUcontext context, uint64_t bytes) {
   CHECK(device == 0 && context == current);
   PUMP_ADD(&fake.own_bytes, bytes);
 }
@@ -315,7 +315,7 @@ static CUresult fake_prefetch(CUdeviceptr address, size_t bytes, CUmemLocation l
   on->flight_bytes = bytes;
   on->flight_direction = direction;
   uint64_t flight = PUMP_ADD(&fake.flight_bytes[direction], bytes) + bytes;
-  pump_raise(&fake.flight_bytes_peak[direction], flight);
+  pump_atomic_max(&fake.flight_bytes_peak[direction], flight);
   CHECK(flags == 0 && bytes <= PUMP_SLICE_BYTES && current == on->context);
   if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) PUMP_ADD(&fake.not_relaxed, 1);
   uint32_t running = PUMP_ADD(&fake.running, 1) + 1;

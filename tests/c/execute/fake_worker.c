@@ -20,10 +20,10 @@ static pthread_mutex_t worker_lock = PTHREAD_MUTEX_INITIALIZER;
 struct pump_shm *worker_shm;
 
 static void withdraw(uint32_t device) {
-  uint64_t turn = pump_schedule_withdraw(&worker_shm->schedules[device]);
-  if (turn >> 32 == 0) return;
+  uint64_t cursor = pump_schedule_withdraw(&worker_shm->schedules[device]);
+  if (cursor >> 32 == 0) return;
   for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
-    given[device][direction].taken += pump_schedule_taken_count(turn, direction);
+    given[device][direction].taken += pump_schedule_taken_count(cursor, direction);
 }
 
 static void put_in_force(uint32_t device) {
@@ -40,7 +40,7 @@ static void put_in_force(uint32_t device) {
     PUMP_STORE(&schedule->count[direction], of->count - of->taken);
   }
   PUMP_STORE_RELEASE(&worker_shm->header.valid_seq, PUMP_ALL_VALID);
-  PUMP_STORE_RELEASE(&schedule->turn, ++versions << 32);
+  PUMP_STORE_RELEASE(&schedule->cursor, ++versions << 32);
 }
 
 bool worker_put(uint32_t device, uint32_t direction, struct pump_command command) {

@@ -45,7 +45,8 @@ static bool set_reason(int which) {
     shim->moved_to_gpu_bytes = UINT64_MAX;
   }
   if (which == 9) worker->miss_unseen = 500;
-  if (which == 7) pump_hold_waited(0, UINT64_MAX);
+  if (which == 7) pump_hold_enter(0);
+  if (which == 7) pump_hold_leave(0, UINT64_MAX);
   if (which == 10) setenv("PUMP_VIRTUAL_PROFILE", "x", 1);
   return which <= 10;
 }

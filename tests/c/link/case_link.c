@@ -28,7 +28,7 @@ SCENARIO(attach_carries_ranges_devices_and_counters_over) {
   PUMP_STORE(&pump_shm->shim_counters.extents_dropped, 9);
   pumpd_start();
   pump_threads_start();
-  pump_context_seen(0, context);
+  pump_context_note(0, context);
   uint32_t stream = pump_stream_index(fake_stream_create(context), false);
   pump_progress_issued(stream, NULL, 42, 1000000000, 0);
   pumpd_accept_and_attach(1);
@@ -62,10 +62,10 @@ SCENARIO(commands_of_the_daemon_are_carried_out_and_a_dead_worker_is_replaced) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_threads_start();
-  pump_context_seen(0, context);
+  pump_context_note(0, context);
   uint32_t slot = harness_allocate(0, 16);
-  pump_populate(slot, 1);
-  pump_executors_need(0, true);
+  pump_populate_add(slot, 1);
+  pump_executors_start(0, true);
   /* Wait, so that only slices to the host are in the driver when they are counted. */
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 16 * PUMP_BLOCK_BYTES);
   pumpd_accept_and_attach(1);
@@ -100,8 +100,8 @@ SCENARIO(a_budget_that_a_worker_asks_for_is_adopted_at_its_ring) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_populate(harness_allocate(0, 1), 1);
+  pump_context_note(0, context);
+  pump_populate_add(harness_allocate(0, 1), 1);
   pumpd_accept_and_attach(1);
   struct pump_device *device = &pumpd.shm->devices[0];
   CHECK(PUMP_LOAD(&pump_executors_of(0)->full) == 0);
@@ -292,10 +292,10 @@ SCENARIO(without_a_daemon_the_job_goes_on_and_says_so_once) {
   CUcontext context = fake_context_create(0);
   setenv("PUMP_SOCKET", "/nonexistent/pumpd.sock", 1);
   pump_threads_start();
-  pump_context_seen(0, context);
+  pump_context_note(0, context);
   uint32_t slot = harness_allocate(0, 4);
-  pump_populate(slot, 1);
-  pump_executors_need(0, true);
+  pump_populate_add(slot, 1);
+  pump_executors_start(0, true);
   EVENTUALLY(PUMP_LOAD(&pump_shm->shim_counters.populate_bytes) == 4 * PUMP_BLOCK_BYTES);
   harness_sleep_us(4000000);
 }
@@ -428,8 +428,8 @@ static void *hammer(void *context) {
     uint64_t position;
     if (pump_event_reserve(pump_shm, 1, &position)) pump_event_publish(pump_shm, position);
     uint32_t slot = harness_allocate(0, 1);
-    pump_populate(slot, 1);
-    pump_executors_need(0, true);
+    pump_populate_add(slot, 1);
+    pump_executors_start(0, true);
     harness_sleep_us(200);
     harness_free(slot);
   }
@@ -440,7 +440,7 @@ SCENARIO(workers_may_die_at_any_moment_under_load) {
   CUcontext context = fake_context_create(0);
   pumpd_start();
   pump_threads_start();
-  pump_context_seen(0, context);
+  pump_context_note(0, context);
   PUMP_STORE(&fake.prefetch_us, 50);
   uint32_t slot = harness_allocate(0, 256);
   pthread_t threads[2];

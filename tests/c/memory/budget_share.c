@@ -48,21 +48,21 @@ void pump_blocks_settle(void) {
   settled++;
 }
 const struct pump_upcalls pump_upcalls = {.device_reports = pump_blocks_settle};
-void pump_limit_room(uint64_t *left, uint64_t *whole) {
+void pump_limit_read(uint64_t *left, uint64_t *whole) {
   *left = room_left;
   *whole = room_whole;
 }
 /* Contents of the ledger. */
 static struct pump_neighbours others;
-static struct pump_card told;
+static struct pump_gpu_use told;
 static int blind; /* errno of the next read of the ledger */
-int pump_claims_cards(struct pump_neighbours *neighbours) {
+int pump_claims_read_gpus(struct pump_neighbours *neighbours) {
   if (blind == 0) *neighbours = others;
   return -blind;
 }
-int pump_claims_publish(const struct pump_card *cards, uint32_t count) {
+int pump_claims_publish(const struct pump_gpu_use *gpus, uint32_t count) {
   CHECK(count == PUMP_MAX_DEVICES);
-  told = cards[2];
+  told = gpus[2];
   return 0;
 }
 static uint64_t now_ns = 1000000000000;
@@ -107,7 +107,7 @@ static struct pump_device *prepared(const char *budget) {
 
 static void allocate(int64_t blocks) {
   pthread_mutex_lock(&pump_range_lock);
-  pump_device_account(2, blocks * (int64_t)BLOCK, 0);
+  pump_device_add_bytes(2, blocks * (int64_t)BLOCK, 0);
   pthread_mutex_unlock(&pump_range_lock);
 }
 
@@ -158,7 +158,7 @@ static void a_first_budget_is_no_less_than_the_least_and_that_is_said(void) {
 /* Returns the free memory reported to a program, and the total, in blocks. */
 static uint64_t told_free(uint64_t *total) {
   size_t free_bytes = FREE_BLOCKS * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, 0, &free_bytes, &total_bytes);
+  pump_device_answer_memory_info(2, 0, &free_bytes, &total_bytes);
   *total = total_bytes / BLOCK;
   return free_bytes / BLOCK;
 }
@@ -226,7 +226,7 @@ static void programs_are_told_what_the_budget_leaves(void) {
   CHECK(told_free(&total) == 0 && total == 1024);
   CHECK(ask(device, 900 * BLOCK) == 900);
   CHECK(told_free(&total) == 800 && total == 1024);
-  pump_device_budgets(2, &least, &most); /* excludes the first one */
+  pump_device_adopted_budgets(2, &least, &most); /* excludes the first one */
   CHECK(least == 50 * BLOCK && most == 900 * BLOCK);
 }
 
@@ -263,36 +263,36 @@ static bool is_adopted(const struct pump_device *device) {
 
 static void a_smaller_budget_waits_until_what_is_issued_has_executed(void) {
   struct pump_device *device = draining();
-  pump_drain_waits();
-  pump_drain_waited(true); /* too soon after the drain began */
+  pump_drain_enter();
+  pump_drain_leave(true); /* too soon after the drain began */
   CHECK(!is_adopted(device));
   now_ns += 60000000;
-  pump_drain_waits();
-  pump_drain_waits();
-  pump_drain_waited(true); /* another thread waits */
+  pump_drain_enter();
+  pump_drain_enter();
+  pump_drain_leave(true); /* another thread waits */
   CHECK(!is_adopted(device));
   now_ns += 2 * IDLE_NS;
   CHECK(!is_adopted(device));
-  pump_drain_waited(true);
+  pump_drain_leave(true);
   CHECK(is_adopted(device));
 }
 
 static void a_smaller_budget_waits_for_a_bounded_time(void) {
   struct pump_device *device = draining();
-  pump_drain_waits();
+  pump_drain_enter();
   now_ns += PUMP_DRAIN_MOST_NS - 1;
   CHECK(!is_adopted(device) && pump_drain_lasts());
   now_ns += 1;
   CHECK(!pump_drain_lasts());
-  pump_drain_waited(false);
+  pump_drain_leave(false);
   CHECK(is_adopted(device));
 }
 
 static void a_smaller_budget_waits_shortly_for_an_idle_program(void) {
   struct pump_device *device = draining();
   now_ns += 40000000;
-  pump_drain_waits();
-  pump_drain_waited(true);
+  pump_drain_enter();
+  pump_drain_leave(true);
   now_ns += IDLE_NS - 1;
   CHECK(!is_adopted(device));
   now_ns += 1;
@@ -333,12 +333,12 @@ static void without_a_request_no_budget_changes(void) {
 }
 
 /* Adds another process on device 2, or on another GPU; sizes in blocks. */
-static void neighbour(uint8_t card, uint64_t found, uint64_t plain, uint64_t need) {
-  struct pump_card *one = &others.cards[others.count++];
-  *one = (struct pump_card){.found_bytes = found * BLOCK,
-                            .plain_bytes = plain * BLOCK,
-                            .need_bytes = need * BLOCK};
-  memset(one->uuid, card, sizeof one->uuid);
+static void neighbour(uint8_t gpu, uint64_t found, uint64_t plain, uint64_t need) {
+  struct pump_gpu_use *one = &others.gpus[others.count++];
+  *one = (struct pump_gpu_use){.found_bytes = found * BLOCK,
+                               .plain_bytes = plain * BLOCK,
+                               .need_bytes = need * BLOCK};
+  memset(one->uuid, gpu, sizeof one->uuid);
 }
 
 /* Returns this process's share of the device after its next refresh, in blocks. */
@@ -354,7 +354,7 @@ static void a_second_job_gets_its_share_and_not_what_the_first_left(void) {
   struct pump_device *device = prepared("");
   CHECK(device->budget_bytes == MOST_BLOCKS / 2 * BLOCK && device->emulated == 0);
   size_t free_bytes = 5 * BLOCK, total_bytes = 1024 * BLOCK;
-  pump_device_report(2, 0, &free_bytes, &total_bytes); /* the other job makes way */
+  pump_device_answer_memory_info(2, 0, &free_bytes, &total_bytes); /* the other yields */
   CHECK(free_bytes == MOST_BLOCKS / 2 * BLOCK);
 }
 
@@ -365,14 +365,14 @@ static void a_share_follows_processes_that_come_need_and_leave(void) {
   CHECK(device->neighbours == 0);
   neighbour(2, 5, 0, 0); /* it has only just started */
   CHECK(share(device) == MOST_BLOCKS && device->neighbours == 1);
-  others.cards[0].need_bytes = 100 * BLOCK;
+  others.gpus[0].need_bytes = 100 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS && pump_draining());
   CHECK(device->device_state == PUMP_DEVICE_ACTIVE); /* 900 do not fit */
   now_ns += IDLE_NS;
   CHECK(share(device) == MOST_BLOCKS - 100);
   uint64_t activity = pump_shm->header.activity;
   CHECK(share(device) == MOST_BLOCKS - 100 && pump_shm->header.activity == activity);
-  others.cards[0].need_bytes = 2000 * BLOCK;
+  others.gpus[0].need_bytes = 2000 * BLOCK;
   CHECK(share(device) == MOST_BLOCKS / 2 && pump_shm->header.activity == activity + 1);
   neighbour(2, 5, 0, 70); /* needs less than its third, and the rest is shared */
   CHECK(share(device) == (MOST_BLOCKS - 70) / 2);
@@ -389,7 +389,7 @@ static void what_cannot_make_way_is_left_to_its_owner(void) {
   struct pump_device *device = prepared("");
   neighbour(2, FREE_BLOCKS, 800, 800);
   CHECK(share(device) == MOST_BLOCKS - 800);
-  others.cards[0].need_bytes = 900 * BLOCK; /* more than its half, so it gets no more */
+  others.gpus[0].need_bytes = 900 * BLOCK; /* more than its half, so it gets no more */
   CHECK(share(device) == MOST_BLOCKS - 800);
 }
 

@@ -82,7 +82,7 @@ static void follow_script(void) {
       execlp("sleep", "sleep", "60", (char *)NULL);
     } else if (strncmp(line, "report", 6) == 0) {
       uint64_t left, whole;
-      pump_limit_room(&left, &whole);
+      pump_limit_read(&left, &whole);
       printf("%llu of %llu\n", (unsigned long long)left, (unsigned long long)whole);
     } else if (sscanf(line, "sleep %llu", &value) == 1) {
       harness_sleep_us(value * 1000);
@@ -181,8 +181,8 @@ SCENARIO(a_reader_that_does_not_read_blocks_no_thread) {
 static void active_job(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   pump_shm->devices[0].budget_bytes = 1024ull << 20;
   pump_shm->devices[0].device_state = PUMP_DEVICE_ACTIVE;
   pump_shm->shim_counters.converted_bytes_peak = 1536ull << 20;

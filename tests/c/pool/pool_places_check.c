@@ -2,7 +2,7 @@
  * must not overlap. Compares the space used with the minimum, found by trying all orders of
  * a few items.
  *
- * Usage: pool_places_check rooms|least SEED CASES
+ * Usage: pool_places_check strips|least SEED CASES
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static bool live_at(const struct pool_item *item, uint32_t tick) {
 }
 
 static bool collide(const struct pool_item *a, const struct pool_item *b) {
-  bool apart = a->room != b->room || a->offset_bytes + a->length_bytes <= b->offset_bytes ||
+  bool apart = a->strip != b->strip ||
+               a->offset_bytes + a->length_bytes <= b->offset_bytes ||
                b->offset_bytes + b->length_bytes <= a->offset_bytes;
   for (uint32_t tick = 0; tick < TICKS && !apart; tick++)
     if (live_at(a, tick) && live_at(b, tick)) return true;
@@ -36,40 +37,40 @@ static struct pool_item random_item(uint64_t *state, uint32_t most_bytes) {
 }
 
 static void check_places(const struct pool_item *items, uint32_t count, uint32_t stay,
-                         const struct pool_room *rooms) {
+                         const struct pool_strip *strips) {
   for (uint32_t i = 0; i < count; i++) {
-    const struct pool_room *room = &rooms[items[i].room];
-    CHECK(items[i].offset_bytes + items[i].length_bytes <= room->length_bytes);
-    CHECK(!room->left_out);
+    const struct pool_strip *strip = &strips[items[i].strip];
+    CHECK(items[i].offset_bytes + items[i].length_bytes <= strip->length_bytes);
+    CHECK(!strip->left_out);
     for (uint32_t j = i < stay ? stay : i + 1; j < count; j++)
       CHECK(!collide(&items[i], &items[j]));
   }
 }
 
-/* Some items already occupy the beginning of their rooms, always or for a while. */
+/* Some items already occupy the beginning of their strips, always or for a while. */
 static void check_rooms(uint64_t seed, uint32_t cases) {
   uint64_t state = noise_begin(seed), placed = 0, left_out = 0;
   for (uint32_t c = 0; c < cases; c++) {
     struct pool_item items[ITEMS], stays[ROOMS];
-    struct pool_room rooms[ROOMS];
+    struct pool_strip strips[ROOMS];
     uint32_t stay = 0, count = 1 + (uint32_t)noise_below(&state, ITEMS);
     for (uint32_t r = 0; r < ROOMS; r++) {
-      rooms[r] = (struct pool_room){.length_bytes = 20 + noise_below(&state, 80)};
+      strips[r] = (struct pool_strip){.length_bytes = 20 + noise_below(&state, 80)};
       if (stay == count || noise_below(&state, 3) != 0) continue;
       items[stay] = random_item(&state, 20);
       if (noise_below(&state, 2) == 0) items[stay].ticks = TICKS;
-      items[stay].room = r;
+      items[stay].strip = r;
       stays[stay] = items[stay];
       stay++;
     }
     for (uint32_t i = stay; i < count; i++) items[i] = random_item(&state, 20);
-    uint64_t beyond_bytes = pool_place(items, count, stay, TICKS, rooms, ROOMS, LOOKS);
-    if (beyond_bytes == POOL_NO_ROOM) continue;
+    uint64_t beyond_bytes = pool_place(items, count, stay, TICKS, strips, ROOMS, LOOKS);
+    if (beyond_bytes == POOL_NO_FIT) continue;
     placed++;
-    for (uint32_t r = 0; r < ROOMS; r++) left_out += rooms[r].left_out;
+    for (uint32_t r = 0; r < ROOMS; r++) left_out += strips[r].left_out;
     for (uint32_t i = 0; i < stay; i++)
-      CHECK(items[i].room == stays[i].room && items[i].offset_bytes == 0);
-    check_places(items, count, stay, rooms);
+      CHECK(items[i].strip == stays[i].strip && items[i].offset_bytes == 0);
+    check_places(items, count, stay, strips);
   }
   printf("placed %llu left %llu\n", (unsigned long long)placed,
          (unsigned long long)left_out);
@@ -110,13 +111,13 @@ static void check_least(uint64_t seed, uint32_t cases) {
     memcpy(same, items, sizeof items);
     least_bytes = UINT64_MAX;
     try_orders(same, count, 0, 0);
-    struct pool_room room = {.length_bytes = 0};
-    while (pool_place(items, count, 0, TICKS, &room, 1, LOOKS) == POOL_NO_ROOM)
-      room.length_bytes++;
-    CHECK(room.length_bytes >= least_bytes);
-    all += room.length_bytes;
+    struct pool_strip strip = {.length_bytes = 0};
+    while (pool_place(items, count, 0, TICKS, &strip, 1, LOOKS) == POOL_NO_FIT)
+      strip.length_bytes++;
+    CHECK(strip.length_bytes >= least_bytes);
+    all += strip.length_bytes;
     all_least += least_bytes;
-    met += room.length_bytes == least_bytes;
+    met += strip.length_bytes == least_bytes;
   }
   printf("bytes %llu least %llu met %llu\n", (unsigned long long)all,
          (unsigned long long)all_least, (unsigned long long)met);
@@ -126,7 +127,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 4);
   uint64_t seed = strtoull(argv[2], NULL, 10);
   uint32_t cases = (uint32_t)strtoul(argv[3], NULL, 10);
-  if (strcmp(argv[1], "rooms") == 0)
+  if (strcmp(argv[1], "strips") == 0)
     check_rooms(seed, cases);
   else
     check_least(seed, cases);

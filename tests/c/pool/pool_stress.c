@@ -119,7 +119,7 @@ static uint64_t clock_ns, clock_step_ns = 100000;
 uint64_t pump_now_ns(void) {
   return __atomic_add_fetch(&clock_ns, clock_step_ns, __ATOMIC_RELAXED);
 }
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   (void)device, (void)range_bytes, (void)plain_bytes;
 }
 int pump_current_device(CUcontext *context) {
@@ -162,7 +162,7 @@ void pump_limit_explain(uint32_t device, uint64_t bytes) {
   (void)device, (void)bytes;
   __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
 }
-void pump_limit_room(uint64_t *left, uint64_t *whole) {
+void pump_limit_read(uint64_t *left, uint64_t *whole) {
   pthread_mutex_lock(&driver_lock);
   *left = admitted_bytes < limit_bytes ? limit_bytes - admitted_bytes : 0;
   *whole = limit_bytes;
@@ -175,10 +175,10 @@ void pump_limit_return(uint32_t device, uint64_t bytes) {
   admitted_bytes -= bytes;
   pthread_mutex_unlock(&driver_lock);
 }
-void pump_peer_settle(const struct pump_range_info *info) {
+void pump_peer_keep_on_device(const struct pump_range_info *info) {
   (void)info;
 }
-void pump_populate(uint32_t slot, uint32_t generation) {
+void pump_populate_add(uint32_t slot, uint32_t generation) {
   (void)slot, (void)generation;
 }
 void pump_slot_wait(uint32_t slot) {
@@ -332,7 +332,7 @@ static void allocate_in_vain(struct program *p) {
 static void look_after_the_dead(void) {
   uint64_t now_ns = pump_now_ns();
   pump_enter();
-  if (pump_pool_dead_due(CONTEXT, now_ns)) pump_pool_dead_tick(CONTEXT, now_ns);
+  if (pump_pool_discard_is_due(CONTEXT, now_ns)) pump_pool_discard_dead(CONTEXT, now_ns);
   pump_leave();
 }
 
@@ -373,7 +373,7 @@ static void *run(void *argument) {
 static void check_end(void) {
   execute_all();
   pump_enter();
-  pump_pool_dead_leave(CONTEXT);
+  pump_pool_finish_discards(CONTEXT);
   pump_leave();
   pump_enter();
   for (uint32_t i = 2; i <= STREAMS; i++) {

@@ -115,24 +115,24 @@ static void check_kept(void) {
   uint64_t most = kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   CHECK(most >= 40 * MIB && pump_pool_keeps != 0);
   execute(3, 1000);
-  pump_pool_let_go();
+  pump_pool_release_kept();
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 40 * MIB && pump_pool_keeps != 0);
   execute_all();
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 40 * MIB);
   pump_captures = 1; /* a capture may have begun: the streams are not queried */
   streams[2].captured = true;
-  pump_pool_let_go();
+  pump_pool_release_kept();
   streams[2].captured = false;
   pump_captures = 0;
-  pump_pool_let_go();
+  pump_pool_release_kept();
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0 && pump_pool_keeps == 0);
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == most);
   CHECK(pump_pool_idle_bytes(0) == mapped_bytes && mapped_bytes >= most);
   threshold_bytes = 24 * MIB;
-  pump_pool_set(DEFAULT_POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+  pump_pool_apply_attribute(DEFAULT_POOL, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
   CHECK(come_and_go(one, 40 * MIB));
   execute_all();
-  pump_pool_let_go();
+  pump_pool_release_kept();
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 24 * MIB && pump_pool_keeps == 0);
   cuMemPoolTrimTo(DEFAULT_POOL, 8 * MIB);
   CHECK(kept(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 8 * MIB);
@@ -320,7 +320,7 @@ static void check_small(void) {
 static pthread_t needy;
 static void *need(void *unused) {
   (void)unused;
-  pump_pool_relieve(0);
+  pump_pool_free_idle(0);
   pthread_mutex_lock(&driver_lock);
   CHECK(mapped_bytes == 0);
   pthread_mutex_unlock(&driver_lock);
@@ -337,7 +337,7 @@ static void check_relief_waits_for_another_thread(void) {
     if (!frees) meanwhile = needs;
     lie_idle();
     if (frees) meanwhile = needs;
-    pump_pool_relieve(0);
+    pump_pool_free_idle(0);
     CHECK(meanwhile == NULL && mapped_bytes == 0);
     pthread_join(needy, NULL);
   }
@@ -428,7 +428,7 @@ static void run_cycles(uint64_t seed, uint32_t iterations, bool noisy) {
          (unsigned long long)arena->reserved_bytes, (unsigned long long)most_bytes,
          (unsigned long long)arena->used_high_bytes, (unsigned long long)same,
          (unsigned long long)discards);
-  if (!noisy) CHECK(pool_cycle_came(arena));
+  if (!noisy) CHECK(pool_cycle_is_confirmed(arena));
   while (p.count > 0) give_back_at(&p, p.count - 1);
   execute_all();
   cuMemPoolTrimTo(DEFAULT_POOL, SPACE_BYTES); /* makes room for events again */

@@ -61,8 +61,8 @@ BUGS = {
     ),
     "joined pieces are as early as the first of them": (
         "pool_blocks.c",
-        "if (behind->order > piece->order) piece->order = behind->order;",
-        "if (behind->order > 1ull << 60) piece->order = behind->order;",
+        "if (next->order > piece->order) piece->order = next->order;",
+        "if (next->order > 1ull << 60) piece->order = next->order;",
     ),
     "a borrower waits for too early an event": (
         "pool_serve.c",
@@ -76,8 +76,8 @@ BUGS = {
     ),
     "segments go back while a stream still uses them": (
         "pool_blocks.c",
-        "return piece->after == NULL && !piece->live && !piece->aside && piece->stream == 0;",
-        "return piece->after == NULL && !piece->live && !piece->aside;",
+        "return piece->after == NULL && !piece->live && !piece->quarantined && piece->stream == 0;",
+        "return piece->after == NULL && !piece->live && !piece->quarantined;",
     ),
     "a live neighbour is discarded, too": (
         "pool_dead.c",
@@ -88,11 +88,11 @@ BUGS = {
         "pool_dead.c",
         "  pool_poll(arena);\n  uint32_t count",
         "  for (uint32_t s = 1; s <= arena->streams_used; s++)\n"
-        "    if (arena->streams[s - 1].used) pool_clean(arena, s, ~0ull);\n  uint32_t count",
+        "    if (arena->streams[s - 1].used) pool_mark_clean(arena, s, ~0ull);\n  uint32_t count",
     ),
     "what is in quarantine is handed out": (
         "pool_blocks.c",
-        "if (run != NULL) run->aside = true;",
+        "if (run != NULL) run->quarantined = true;",
         "if (run != NULL) pool_bin_put(run);",
     ),
     "what was discarded is handed out as it is": (
@@ -118,8 +118,8 @@ BUGS = {
     ),
     "an repopulation is through when the free before it is": (
         "pool_dead.c",
-        "pool_repopulated(piece, span, stream, ++by->frees);",
-        "pool_repopulated(piece, span, stream, by->frees);",
+        "pool_note_repopulated(piece, span, stream, ++by->frees);",
+        "pool_note_repopulated(piece, span, stream, by->frees);",
     ),
     "an owner that frees it unused has waited until memory was populated": (
         "pool_blocks.c",
@@ -146,7 +146,7 @@ BUGS_OF_PLACES = {
     ),
     "a place is used though it lies in quarantine": (
         "pool_blocks.c",
-        "piece != NULL && !piece->live && !piece->aside &&",
+        "piece != NULL && !piece->live && !piece->quarantined &&",
         "piece != NULL && !piece->live &&",
     ),
     "a place of two pieces is clean when the first is": (
@@ -235,6 +235,26 @@ def test_a_bug_put_into_a_copy_of_the_pool_is_caught(tmp_path: Path, bug: str) -
                 run(program, how, str(seed), steps, timeout_s=timeout_s)
 
 
+@pytest.mark.parametrize(
+    ("bug", "invariant"),
+    [
+        ("an event covers a free that comes after it", "an event covers only frees before it"),
+        ("what is in quarantine is handed out", "a quarantine ends once"),
+        ("the rest of a piece begins too early", "pieces fill their segment"),
+    ],
+)
+def test_a_bug_ends_at_the_assertion_of_the_invariant_that_it_breaks(
+    tmp_path: Path, bug: str, invariant: str
+) -> None:
+    name, right, wrong = BUGS[bug]
+    changed = tmp_path / name
+    changed.write_text((ROOT / "shim" / "pool" / name).read_text().replace(right, wrong))
+    program = build("address,undefined", "pool_stress", *SOURCES, changed=changed)
+    with pytest.raises(AssertionError, match=f"broken invariant: {invariant}"):
+        for seed in range(1, 7):
+            run(program, "model", str(seed), "12000")
+
+
 def lives(name: str, *, iterations: bool = False) -> tuple[str, int]:
     """Returns recorded allocations as input of pool_stress, and the peak of their bytes."""
     live: dict[str, tuple[int, int]] = {}
@@ -298,7 +318,7 @@ def test_rounding_takes_at_most_a_twentieth_of_what_pytorch_holds(name: str) -> 
 def test_places_are_free_and_need_hardly_more_than_the_best_order_does() -> None:
     program = build("address,undefined", "pool_places_check", "pool_places.c")
     for seed in range(1, 5):
-        figures = report(run(program, "rooms", str(seed), "1000"))
+        figures = report(run(program, "strips", str(seed), "1000"))
         assert figures["placed"] >= 900
         assert figures["left"] >= 1000
         figures = report(run(program, "least", str(seed), "100"))

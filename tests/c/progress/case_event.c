@@ -9,7 +9,7 @@ static uint32_t indexes[2];
 static void begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
+  pump_context_note(0, context);
   for (int i = 0; i < 2; i++) {
     streams[i] = fake_stream_create(context);
     indexes[i] = pump_stream_index(streams[i], false);

@@ -42,8 +42,8 @@ static uint64_t forced(void) {
 
 static CUcontext context_made(void) {
   CUcontext context = fake_context_create(0);
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= PUMP_MARKERS_FIRST);
   return context;
 }
@@ -58,7 +58,7 @@ static CUstream yielding(void) {
   PUMP_STORE(&pump_shm->devices[0].ready_seq, 99);
   pump_threads_start();
   CUcontext context = context_made();
-  pump_yield(0, UINT64_MAX);
+  pump_yield_set(0, UINT64_MAX);
   pump_markers_wake(0);
   EVENTUALLY(PUMP_LOAD(&registrations) == 1);
   return fake_stream_create(context);
@@ -121,7 +121,7 @@ static void large_gate(CUstream stream) {
 /* Returns a stream of a job that does not yield, with the first gate of a large launch. */
 static CUstream large_launches(void) {
   CUstream stream = yielding();
-  pump_yield(0, 0);
+  pump_yield_set(0, 0);
   PUMP_STORE(&pump_gates_large, 1);
   pump_gates_adopt();
   EVENTUALLY((large_gate(stream), PUMP_LOAD(&waits) == 1));
@@ -173,11 +173,11 @@ SCENARIO(gates_open_when_the_job_yields_no_longer) {
   CUstream stream = yielding();
   first_gate(stream);
   stay_shut(10);
-  pump_yield(0, 0);
+  pump_yield_set(0, 0);
   EVENTUALLY(is_open());
   gate(stream);
   CHECK(PUMP_LOAD(&waits) == 1);
-  pump_yield(0, pump_now_ns() + 100 * MS); /* without renewal */
+  pump_yield_set(0, pump_now_ns() + 100 * MS); /* without renewal */
   gate(stream);
   CHECK(PUMP_LOAD(&waits) == 2);
   launch(stream);
@@ -275,8 +275,8 @@ SCENARIO(at_the_end_all_gates_open) {
   first_gate(yielding());
   pump_gates_stop();
   EVENTUALLY(is_open());
-  pump_yield(0, pump_now_ns() + 1000 * (uint64_t)MS); /* the link thread still runs */
-  CHECK(!pump_yields(0));
+  pump_yield_set(0, pump_now_ns() + 1000 * (uint64_t)MS); /* the link thread still runs */
+  CHECK(!pump_job_yields(0));
 }
 
 SCENARIO(a_forked_child_leaves_the_words_of_its_parent_alone) {
@@ -286,8 +286,8 @@ SCENARIO(a_forked_child_leaves_the_words_of_its_parent_alone) {
   CHECK(child >= 0);
   if (child == 0) {
     pump_gates_fork_child();
-    CHECK(pump_gates_devices == 0 && !pump_yields(0));
-    pump_yield(0, 0);
+    CHECK(pump_gates_devices == 0 && !pump_job_yields(0));
+    pump_yield_set(0, 0);
     _exit(is_open() ? 1 : 0);
   }
   int status = 0;

@@ -9,8 +9,8 @@
 static CUcontext begin(void) {
   CUcontext context = fake_context_create(0);
   pump_threads_start();
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
   /* With few free markers, streams get theirs less often. */
   EVENTUALLY(PUMP_LOAD(&fake.events_alive) >= PUMP_MARKERS_FIRST);
   return context;
@@ -363,7 +363,7 @@ SCENARIO(default_streams_are_told_apart_by_context_and_thread) {
   CHECK(PUMP_LOAD(&pump_shm->progress[(uintptr_t)other].live) ==
         0); /* its thread has ended */
   CUcontext second = fake_context_create(1);
-  pump_context_seen(1, second);
+  pump_context_note(1, second);
   CHECK(pump_stream_index(NULL, false) != legacy);
   CHECK(PUMP_LOAD(&pump_shm->progress[pump_stream_index(NULL, false)].device) == 1);
   pump_real.cuCtxSetCurrent(first);
@@ -427,12 +427,12 @@ static pthread_t issue_in_a_hold(void) {
   shared_stream = fake_stream_create(issuing_context);
   uint32_t index = pump_stream_index(shared_stream, false);
   const uint32_t *held = &pump_shm->devices[0].held_threads;
-  pump_hold(1, UINT64_MAX);
+  pump_hold_set(1, UINT64_MAX);
   issue(shared_stream, pump_now_ns());
   fake_execute(shared_stream, 1);
   EVENTUALLY(executed(index) == PUMP_LOAD(&pump_shm->progress[index].issued_seq));
   issuers = 1;
-  pump_hold(0, UINT64_MAX);
+  pump_hold_set(0, UINT64_MAX);
   uint64_t before = executed(index);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, issue_one, NULL) == 0);
@@ -453,10 +453,10 @@ static void no_thread_waits(void) {
 
 SCENARIO(a_thread_that_issues_waits_behind_it_for_the_jobs_turn) {
   pthread_t thread = issue_in_a_hold();
-  pump_hold(0, 0);
+  pump_hold_set(0, 0);
   pthread_join(thread, NULL);
   no_thread_waits();
-  pump_hold(1, 0);
+  pump_hold_set(1, 0);
 }
 
 static void nothing(int number) {

@@ -52,7 +52,7 @@ static void a_first_launch_waits_until_earlier_operations_have_executed(void) {
 static void an_image_is_loaded_after_earlier_operations(void) {
   left_by(KERNEL);
   told.pending = 3;
-  pump_code_loads();
+  pump_code_wait_before_load();
   CHECK(told.pending == 0);
 }
 
@@ -65,7 +65,7 @@ static void after_an_unload_a_handle_may_be_another_function(void) {
 static void no_launch_waits_where_code_is_loaded_at_once(void) {
   mode = 1;
   CHECK(left_by(KERNEL) == 3 && told.marks == 0);
-  pump_code_loads();
+  pump_code_wait_before_load();
   CHECK(told.pending == 3);
 }
 
@@ -83,7 +83,7 @@ static void where_the_gpu_stands_still_the_launch_goes_on_and_later_ones_do_not_
   CHECK(left_by(KERNEL) == 3 && told.later_ns > 1000000000 && told.later_ns < 3000000000);
   uint64_t before_ns = told.later_ns;
   CHECK(left_by(OTHER) == 3 && told.later_ns == before_ns && told.marks == 1);
-  pump_code_loads();
+  pump_code_wait_before_load();
   CHECK(told.later_ns == before_ns);
 }
 

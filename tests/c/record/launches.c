@@ -49,7 +49,7 @@ static void an_operation_is_compared_with_the_prediction_while_a_schedule_is_arm
 static void a_pointer_into_the_pool_reaches_to_the_end_of_its_block(void) {
   static uint64_t begins[64], live[64], any[1];
   struct pump_pool_map map = {
-      .words = 64, .room = 64, .begins = begins, .live = live, .any = any};
+      .words = 64, .capacity = 64, .begins = begins, .live = live, .any = any};
   struct pump_range_info a = {.base = 0x7f0010000000,
                               .length_bytes = BLOCK,
                               .requested_bytes = BLOCK,

@@ -19,7 +19,7 @@ struct pump_shm *pump_shm;
 static int64_t accounted[PUMP_MAX_DEVICES];
 
 /* The caller holds the lock. */
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   CHECK(device < PUMP_MAX_DEVICES && plain_bytes == 0);
   accounted[device] += range_bytes;
 }

@@ -36,7 +36,7 @@ void pump_context_return(bool borrowed) {
   (void)borrowed;
 }
 
-void pump_device_account(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
+void pump_device_add_bytes(uint32_t device, int64_t range_bytes, int64_t plain_bytes) {
   (void)device, (void)range_bytes;
   told.plain_bytes += plain_bytes;
 }
@@ -62,7 +62,7 @@ uint32_t pump_stream_index(CUstream stream, bool per_thread_default) {
       stream == NULL ? 1u + per_thread_default : (uint32_t)(uintptr_t)stream & 1023;
   return index + told.moved_by;
 }
-void pump_priority_used(int priority) {
+void pump_priority_note(int priority) {
   (void)priority;
 }
 void pump_stream_gone(CUstream stream) {
@@ -73,7 +73,7 @@ void pump_pool_stream_ends(CUstream stream) {
   (void)stream;
 }
 uint32_t pump_pool_keeps;
-void pump_pool_let_go(void) {}
+void pump_pool_release_kept(void) {}
 void pump_pool_capture_begins(void) {}
 bool pump_pool_find(uint64_t address, struct pump_pool_block *block) {
   (void)address, (void)block;

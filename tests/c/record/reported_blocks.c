@@ -169,7 +169,7 @@ static void the_first_report_that_does_not_fit_ends_it_for_good(void) {
 }
 
 static void memory_that_we_have_not_converted_is_none_of_our_business(void) {
-  static struct pump_pool_map map = {.words = 64, .room = 64};
+  static struct pump_pool_map map = {.words = 64, .capacity = 64};
   struct pump_range_info managed = {.base = BASE,
                                     .length_bytes = BLOCK,
                                     .requested_bytes = BLOCK,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from c_build import build, run
 
-SOURCES = ["event", "launch_params", "place", "range_table", "launch", "copy", "copy_nd"]
+SOURCES = ["event", "launch_params", "stream_ref", "range_table", "launch", "copy", "copy_nd"]
 SOURCES += ["globals", "stream", "graph", "graph_memory", "graph_read", "block_map"]
 SOURCES += ["allocator_blocks", "function", "tensor", "tensor_map", "vmm", "array", "plain"]
 SOURCES += ["array_bytes", "physical", "graph_execs", "copy_extents", "managed_variables"]

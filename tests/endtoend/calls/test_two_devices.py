@@ -114,9 +114,9 @@ def moved_alone(process: subprocess.Popen[str]) -> set[int]:
                 time.sleep(0.03)
                 os.kill(worker, signal.SIGSTOP)
                 time.sleep(0.005)
-                before = [schedules[device].turn for device in range(DEVICES)]
+                before = [schedules[device].cursor for device in range(DEVICES)]
                 time.sleep(0.03)
-                found |= {d for d in range(DEVICES) if schedules[d].turn != before[d]}
+                found |= {d for d in range(DEVICES) if schedules[d].cursor != before[d]}
                 os.kill(worker, signal.SIGCONT)
     return found
 

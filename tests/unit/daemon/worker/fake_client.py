@@ -79,7 +79,7 @@ class FakeClient:
                 event.extents[j].generation = self.shm.ranges[slot].generation
                 event.extents[j].offset_bytes = offset
                 event.extents[j].length_access = (length << 2 | lib.PUMP_ACCESS_READ) & MASK
-            event.turn = (position + i + 1) & MASK
+            event.sequence = (position + i + 1) & MASK
         return True
 
     def alloc(self, blocks: int, device: int = 0) -> int:
@@ -130,8 +130,8 @@ class FakeClient:
         """Takes the entries of the schedule in force that may start; returns copies of their
         commands."""
         schedule, valid_seq, taken = self.shm.schedules[device], self.shm.header.valid_seq, []
-        while schedule.turn >> 32:
-            at = schedule.turn >> 16 * direction & 0xFFFF
+        while schedule.cursor >> 32:
+            at = schedule.cursor >> 16 * direction & 0xFFFF
             if at >= schedule.count[direction]:
                 break
             entry = schedule.entries[direction][at]
@@ -142,7 +142,7 @@ class FakeClient:
                 break
             if direction == lib.PUMP_TO_GPU and entry.command.needed_by_seq > valid_seq:
                 break
-            schedule.turn += 1 << 16 * direction
+            schedule.cursor += 1 << 16 * direction
             command = _copy(entry.command)
             command.observed_seq = min(command.observed_seq, valid_seq)
             taken.append(command)

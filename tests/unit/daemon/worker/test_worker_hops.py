@@ -37,11 +37,11 @@ def client() -> Iterator[FakeClient]:
 def taken(client: FakeClient, direction: int) -> list[Any]:
     """Takes all entries scheduled in a direction, whatever they wait for."""
     schedule = client.shm.schedules[0]
-    if not schedule.turn >> 32:
+    if not schedule.cursor >> 32:
         return []
-    at = schedule.turn >> 16 * direction & 0xFFFF
+    at = schedule.cursor >> 16 * direction & 0xFFFF
     entries = [schedule.entries[direction][i].command for i in range(at, schedule.count[direction])]
-    schedule.turn += len(entries) << 16 * direction
+    schedule.cursor += len(entries) << 16 * direction
     return entries
 
 

@@ -94,7 +94,7 @@ class Training:
 
 
 def in_force(client: FakeClient, device: int = 0) -> bool:
-    return bool(client.shm.schedules[device].turn >> 32)
+    return bool(client.shm.schedules[device].cursor >> 32)
 
 
 def last_need(client: FakeClient) -> int:
@@ -103,7 +103,7 @@ def last_need(client: FakeClient) -> int:
 
 
 def version(client: FakeClient) -> int:
-    return int(client.shm.schedules[0].turn >> 32)
+    return int(client.shm.schedules[0].cursor >> 32)
 
 
 def entries(client: FakeClient, direction: int, device: int = 0) -> list[Any]:
@@ -111,7 +111,7 @@ def entries(client: FakeClient, direction: int, device: int = 0) -> list[Any]:
     schedule = client.shm.schedules[device]
     if not in_force(client, device):
         return []
-    taken = schedule.turn >> 16 * direction & 0xFFFF
+    taken = schedule.cursor >> 16 * direction & 0xFFFF
     return [schedule.entries[direction][i].command for i in range(taken, schedule.count[direction])]
 
 
@@ -399,7 +399,7 @@ def test_a_client_that_scribbles_over_its_schedules_harms_only_itself(seed: int)
             training.client.execute(training.waiting.pop(0)[0])
         schedule = client.shm.schedules[0]
         if dice.random() < 0.5:
-            schedule.turn ^= dice.choice((1, 1 << 16, dice.getrandbits(32), dice.getrandbits(64)))
+            schedule.cursor ^= dice.choice((1, 1 << 16, dice.getrandbits(32), dice.getrandbits(64)))
         if dice.random() < 0.3:
             schedule.count[dice.randrange(2)] = dice.getrandbits(32)
             schedule.left_bytes, schedule.ended_bytes = dice.getrandbits(64), dice.getrandbits(64)
@@ -435,10 +435,10 @@ def test_the_schedule_of_a_device_stays_while_that_of_another_one_is_renewed() -
         if len(waiting) > 2 * AHEAD:
             client.execute(*waiting.pop(0))
         step += 1
-    turns = [int(client.shm.schedules[device].turn) for device in range(2)]
+    cursors = [int(client.shm.schedules[device].cursor) for device in range(2)]
     lib.pump_worker_schedule(client.shm, worker.model.raw, 1)
-    assert client.shm.schedules[1].turn != turns[1]
-    assert client.shm.schedules[0].turn == turns[0]
+    assert client.shm.schedules[1].cursor != cursors[1]
+    assert client.shm.schedules[0].cursor == cursors[0]
     client.close()
 
 

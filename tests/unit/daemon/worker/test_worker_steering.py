@@ -235,7 +235,7 @@ def test_a_policy_that_does_not_prefetch_withdraws_the_schedule_of_the_earlier_o
     slots = [stage.alloc_away(4) for _ in range(4)]
     stage.client.launch(slots)
     stage.worker.tick()
-    assert stage.client.shm.schedules[0].turn != 0
+    assert stage.client.shm.schedules[0].cursor != 0
     stage.ask(Request("set", policy="demand"))
     assert stage.answer() is not None
     assert stage.client.commands(lib.PUMP_TO_GPU) == []

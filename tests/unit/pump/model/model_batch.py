@@ -139,7 +139,7 @@ class Script:
         lib.pump_worker_schedule(self._shm, self.model.raw, device)
         made = self._shm.schedules[device]
         out, come = (
-            [Entry.of(self, e) for e in made.entries[way][0 : made.count[way] * (made.turn > 0)]]
+            [Entry.of(self, e) for e in made.entries[way][0 : made.count[way] * (made.cursor > 0)]]
             for way in (lib.PUMP_TO_HOST, lib.PUMP_TO_GPU)
         )
         return out, come

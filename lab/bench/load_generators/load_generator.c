@@ -1,5 +1,5 @@
-/* feeder.c - a client for the suites ring and policy: writes a mapping like the shim, at
- * full speed. No CUDA. Built and loaded by feeder.py.
+/* load_generator.c - a client for the suites ring and policy: writes a mapping like the
+ * shim, at full speed. No CUDA. Built and loaded by load_generator.py.
  *
  * DESIGN
  * Ranges have equal size and are adjacent, four to a layer. An iteration passes through
@@ -11,8 +11,8 @@
  * The suite policy also has a clock. Operations execute 16 at a time, when a marker
  * reports them, and as many new ones are issued. Each direction of the link carries one
  * transfer at a time: the next startable entry of the worker's schedule, with a fixed
- * time per block. The function feeder_next() advances to the next event; between calls
- * the caller lets the worker tick.
+ * time per block. The function load_generator_next() advances to the next event; between
+ * calls the caller lets the worker tick.
  *
  * In the suite ring, threads push as fast as the ring accepts operations.
  */
@@ -34,7 +34,7 @@
 #define STREAM 1
 #define PARAMETER_BYTES 40 /* four pointers, two ints: a payload of one record */
 
-struct feeder {
+struct generator {
   struct pump_shm *shm;
   uint64_t ranges, range_blocks, operations; /* operations: in one iteration */
   uint32_t arguments; /* 1: extents without lengths, as the shim reports them */
@@ -47,7 +47,7 @@ struct feeder {
   uint64_t transfers[PUMP_DIRECTIONS];
 };
 
-static void fill_ranges(struct feeder *f) {
+static void fill_ranges(struct generator *f) {
   uint64_t length = f->range_blocks * PUMP_BLOCK_BYTES;
   for (uint64_t i = 0; i < f->ranges; i++) {
     struct pump_range *range = &f->shm->ranges[i];
@@ -66,19 +66,19 @@ static void fill_ranges(struct feeder *f) {
 
 /* Lays out a mapping of one device. `active`: the worker moves blocks instead of only
  * reading events. Returns NULL on failure. */
-EXPORT struct feeder *feeder_new(struct pump_shm *shm, uint64_t budget_blocks,
-                                 uint64_t ranges, uint64_t range_blocks, uint32_t active,
-                                 uint32_t arguments) {
-  struct feeder *f = calloc(1, sizeof *f);
+EXPORT struct generator *load_generator_new(struct pump_shm *shm, uint64_t budget_blocks,
+                                            uint64_t ranges, uint64_t range_blocks,
+                                            uint32_t active, uint32_t arguments) {
+  struct generator *f = calloc(1, sizeof *f);
   if (f == NULL || ranges < 8 || ranges % 4 != 0 || ranges > PUMP_MAX_RANGES) {
     free(f);
     return NULL;
   }
-  *f = (struct feeder){.shm = shm,
-                       .ranges = ranges,
-                       .range_blocks = range_blocks,
-                       .operations = ranges / 2,
-                       .arguments = arguments};
+  *f = (struct generator){.shm = shm,
+                          .ranges = ranges,
+                          .range_blocks = range_blocks,
+                          .operations = ranges / 2,
+                          .arguments = arguments};
   shm->header.magic = PUMP_ABI_MAGIC;
   shm->header.abi_version = PUMP_ABI_VERSION;
   shm->header.header_bytes = sizeof shm->header;
@@ -95,12 +95,12 @@ EXPORT struct feeder *feeder_new(struct pump_shm *shm, uint64_t budget_blocks,
   return f;
 }
 
-EXPORT void feeder_free(struct feeder *f) {
+EXPORT void load_generator_free(struct generator *f) {
   free(f);
 }
 
 /* Sets the four ranges of an operation (see DESIGN). The first two are its own. */
-static void ranges_of(const struct feeder *f, uint64_t number, uint64_t slots[EXTENTS]) {
+static void ranges_of(const struct generator *f, uint64_t number, uint64_t slots[EXTENTS]) {
   uint64_t k = number % f->operations, layers = f->operations / 2;
   bool back = k >= layers;
   uint64_t layer = back ? f->operations - 1 - k : k;
@@ -110,8 +110,9 @@ static void ranges_of(const struct feeder *f, uint64_t number, uint64_t slots[EX
   slots[3] = (slots[0] + (back ? 5 : f->ranges - 3)) % f->ranges;
 }
 
-static void fill_operation(const struct feeder *f, struct pump_event *event, uint64_t seq,
-                           uint32_t stream, uint32_t part, const uint64_t slots[EXTENTS]) {
+static void fill_operation(const struct generator *f, struct pump_event *event,
+                           uint64_t seq, uint32_t stream, uint32_t part,
+                           const uint64_t slots[EXTENTS]) {
   uint64_t k = seq % f->operations, length = f->range_blocks * PUMP_BLOCK_BYTES;
   event->seq = seq;
   event->time_ns = seq; /* in the worker, only a recorder reads it */
@@ -134,7 +135,7 @@ static void fill_operation(const struct feeder *f, struct pump_event *event, uin
 }
 
 /* Puts one operation into the ring; returns false if the ring is full. */
-static bool push(const struct feeder *f, uint64_t seq, uint32_t stream) {
+static bool push(const struct generator *f, uint64_t seq, uint32_t stream) {
   uint64_t slots[EXTENTS], position;
   if (!pump_event_reserve(f->shm, RECORDS, &position)) return false;
   ranges_of(f, seq, slots);
@@ -145,12 +146,12 @@ static bool push(const struct feeder *f, uint64_t seq, uint32_t stream) {
   return true;
 }
 
-static void add_seq(struct feeder *f, uint64_t count) {
+static void add_seq(struct generator *f, uint64_t count) {
   PUMP_STORE(&f->shm->header.next_seq, PUMP_LOAD(&f->shm->header.next_seq) + count);
 }
 
 /* Issues `count` operations; returns how many the ring accepted. */
-EXPORT uint64_t feeder_issue(struct feeder *f, uint64_t count) {
+EXPORT uint64_t load_generator_issue(struct generator *f, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     add_seq(f, 1);
     if (!push(f, f->issued + 1, STREAM)) return i;
@@ -161,7 +162,7 @@ EXPORT uint64_t feeder_issue(struct feeder *f, uint64_t count) {
 }
 
 /* Sends the parameters of each function, as the shim does before its first launch. */
-EXPORT uint64_t feeder_tell(struct feeder *f) {
+EXPORT uint64_t load_generator_report(struct generator *f) {
   for (uint64_t k = 0; k < FUNCTIONS; k++) {
     struct {
       struct pump_params head;
@@ -191,25 +192,26 @@ EXPORT uint64_t feeder_tell(struct feeder *f) {
 
 /* ---- the clock of policy ------------------------------------------------ */
 
-EXPORT void feeder_clock(struct feeder *f, uint64_t operation_ns, uint64_t block_ns) {
+EXPORT void load_generator_clock(struct generator *f, uint64_t operation_ns,
+                                 uint64_t block_ns) {
   f->marker_every_ns = operation_ns * PER_MARKER;
   f->marker_ns = f->now_ns + f->marker_every_ns;
   f->block_ns = block_ns;
 }
 
-static bool take(struct feeder *f, uint32_t direction, struct pump_command *command) {
+static bool take(struct generator *f, uint32_t direction, struct pump_command *command) {
   struct pump_schedule *schedule = &f->shm->schedules[0];
   struct pump_entry entry;
-  uint64_t turn;
-  if (!pump_schedule_peek(f->shm, 0, direction, &entry, &turn) ||
+  uint64_t cursor;
+  if (!pump_schedule_peek(f->shm, 0, direction, &entry, &cursor) ||
       entry.after_seq > f->executed || entry.left_bytes > schedule->left_bytes ||
-      !pump_schedule_claim(schedule, direction, turn))
+      !pump_schedule_claim(schedule, direction, cursor))
     return false;
   *command = entry.command;
   return true;
 }
 
-static void start_transfers(struct feeder *f) {
+static void start_transfers(struct generator *f) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
     struct pump_command *running = &f->running[d];
     if (running->ticket != 0 || !take(f, d, running)) continue;
@@ -220,7 +222,7 @@ static void start_transfers(struct feeder *f) {
   }
 }
 
-static void end_transfer(struct feeder *f, uint32_t direction) {
+static void end_transfer(struct generator *f, uint32_t direction) {
   struct pump_command *ended = &f->running[direction];
   uint64_t blocks = ended->length_bytes / PUMP_BLOCK_BYTES;
   if (direction == PUMP_TO_HOST) f->shm->schedules[0].left_bytes += ended->length_bytes;
@@ -231,7 +233,7 @@ static void end_transfer(struct feeder *f, uint32_t direction) {
 
 /* Advances to the next completion or marker. Returns 1 for a marker (16 operations have
  * executed and 16 were issued), 0 for a completion, -1 if the ring was full. */
-EXPORT int feeder_next(struct feeder *f) {
+EXPORT int load_generator_next(struct generator *f) {
   start_transfers(f);
   uint32_t next = PUMP_DIRECTIONS;
   uint64_t at = f->marker_ns;
@@ -249,21 +251,21 @@ EXPORT int feeder_next(struct feeder *f) {
   f->marker_ns += f->marker_every_ns;
   f->executed += PER_MARKER;
   PUMP_STORE_RELEASE(&f->shm->progress[STREAM].executed_seq, f->executed);
-  return feeder_issue(f, PER_MARKER) == PER_MARKER ? 1 : -1;
+  return load_generator_issue(f, PER_MARKER) == PER_MARKER ? 1 : -1;
 }
 
-EXPORT uint64_t feeder_moved(const struct feeder *f, uint32_t direction) {
+EXPORT uint64_t load_generator_moved(const struct generator *f, uint32_t direction) {
   return direction < PUMP_DIRECTIONS ? f->moved_blocks[direction] : 0;
 }
 
-EXPORT uint64_t feeder_transfers(const struct feeder *f, uint32_t direction) {
+EXPORT uint64_t load_generator_transfers(const struct generator *f, uint32_t direction) {
   return direction < PUMP_DIRECTIONS ? f->transfers[direction] : 0;
 }
 
 /* ---- the threads of ring ------------------------------------------------ */
 
 struct producer {
-  struct feeder *feeder;
+  struct generator *generator;
   uint64_t operations, window, dropped, retries;
   uint32_t stream, throttle;
   int32_t cpu;
@@ -285,7 +287,7 @@ static bool has_room(struct pump_shm *shm) {
 
 static void *produce(void *argument) {
   struct producer *p = argument;
-  struct pump_shm *shm = p->feeder->shm;
+  struct pump_shm *shm = p->generator->shm;
   struct pump_progress *progress = &shm->progress[p->stream];
   uint64_t ring[4096] = {0}; /* numbers of this thread's newest operations */
   if (p->cpu >= 0) {
@@ -300,7 +302,7 @@ static void *produce(void *argument) {
       sched_yield();
     }
     uint64_t seq = PUMP_ADD(&shm->header.next_seq, 1);
-    while (!push(p->feeder, seq, p->stream)) {
+    while (!push(p->generator, seq, p->stream)) {
       if (!p->throttle) {
         p->dropped++;
         PUMP_ADD(&shm->shim_counters.events_dropped, 1);
@@ -321,14 +323,15 @@ static void *produce(void *argument) {
 /* Starts threads that push `operations` each, on separate streams. The newest `window`
  * operations of a thread stay unexecuted, at most 4,095. `cpus`: a CPU for each thread,
  * or -1. Returns NULL on failure. */
-EXPORT struct crowd *feeder_start(struct feeder *f, uint32_t threads, uint64_t operations,
-                                  uint64_t window, uint32_t throttle, const int32_t *cpus) {
+EXPORT struct crowd *load_generator_start(struct generator *f, uint32_t threads,
+                                          uint64_t operations, uint64_t window,
+                                          uint32_t throttle, const int32_t *cpus) {
   if (threads == 0 || threads > MOST_THREADS || window > 4095 || operations == 0)
     return NULL;
   struct crowd *crowd = calloc(1, sizeof *crowd);
   if (crowd == NULL) return NULL;
   for (uint32_t i = 0; i < threads; i++) {
-    crowd->producers[i] = (struct producer){.feeder = f,
+    crowd->producers[i] = (struct producer){.generator = f,
                                             .operations = operations,
                                             .window = window,
                                             .stream = STREAM + i,
@@ -342,7 +345,8 @@ EXPORT struct crowd *feeder_start(struct feeder *f, uint32_t threads, uint64_t o
 
 /* Waits for the threads and sums up dropped operations and retries. Returns the number of
  * threads. */
-EXPORT uint32_t feeder_join(struct crowd *crowd, uint64_t *dropped, uint64_t *retries) {
+EXPORT uint32_t load_generator_join(struct crowd *crowd, uint64_t *dropped,
+                                    uint64_t *retries) {
   uint32_t threads = crowd->threads;
   *dropped = *retries = 0;
   for (uint32_t i = 0; i < threads; i++) {

@@ -55,7 +55,7 @@ static uint64_t prefetch_ns(uint64_t from, CUdeviceptr address) {
   uint64_t until_ns = now_ns() + TIMEOUT_NS;
   for (uint64_t at = from;;) {
     const struct latency_call *call = &latency_log.calls[at % LATENCY_CALLS];
-    if (__atomic_load_n(&call->turn, __ATOMIC_ACQUIRE) == at + 1) {
+    if (__atomic_load_n(&call->sequence, __ATOMIC_ACQUIRE) == at + 1) {
       if (address >= call->address && address - call->address < call->bytes)
         return call->time_ns;
       at++;

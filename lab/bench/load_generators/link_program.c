@@ -54,14 +54,14 @@ bool pump_capturing(CUstream stream) {
 
 /* No block is duplicated. */
 void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count);
-void pump_hints_note(uint64_t first_block, uint64_t end_block, bool set) {
+void pump_read_mostly_note(uint64_t first_block, uint64_t end_block, bool set) {
   (void)first_block, (void)end_block, (void)set;
 }
-bool pump_hinted(uint64_t address) {
+bool pump_read_mostly_is_set(uint64_t address) {
   (void)address;
   return false;
 }
-bool pump_peer_reached(uint32_t device) {
+bool pump_peer_may_reach(uint32_t device) {
   (void)device;
   return false;
 }
@@ -74,19 +74,19 @@ bool pump_range_lookup(uint64_t address, struct pump_hit *hit) {
 uint32_t pump_device_adopt_budgets(void) {
   return 0;
 }
-void pump_device_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
+void pump_device_adopted_budgets(uint32_t device, uint64_t *least, uint64_t *most) {
   (void)device;
   *least = *most = 0;
 }
-bool pump_device_card(uint32_t device, struct pump_card *card) {
-  (void)device, (void)card;
+bool pump_device_read_use(uint32_t device, struct pump_gpu_use *gpu) {
+  (void)device, (void)gpu;
   return false;
 }
 uint32_t pump_device_share(const struct pump_neighbours *neighbours) {
   (void)neighbours;
   return 0;
 }
-void pump_plain_own(uint32_t device, CUcontext context, uint64_t bytes) {
+void pump_plain_add_own(uint32_t device, CUcontext context, uint64_t bytes) {
   (void)device, (void)context, (void)bytes;
 }
 
@@ -114,13 +114,13 @@ static void must(CUresult result, const char *call) {
 #define FEW (PUMP_SCHEDULE_ENTRIES / 4) /* entries left when the schedule is renewed */
 
 /* The slices of a phase in one direction; counts of slices. */
-struct way {
+struct list {
   uint64_t first_block; /* offset in the range */
   uint32_t slices, taken, ended;
 };
 
 static uint32_t slice_blocks;
-static struct way ways[PUMP_DIRECTIONS];
+static struct list lists[PUMP_DIRECTIONS];
 static uint64_t phases, versions;
 
 static uint64_t ticket_of(uint32_t direction, uint32_t slice) {
@@ -128,8 +128,8 @@ static uint64_t ticket_of(uint32_t direction, uint32_t slice) {
 }
 
 static struct pump_entry entry_of(uint32_t direction, uint32_t slice) {
-  const struct way *way = &ways[direction];
-  uint64_t block = way->first_block + (uint64_t)slice * slice_blocks;
+  const struct list *list = &lists[direction];
+  uint64_t block = list->first_block + (uint64_t)slice * slice_blocks;
   return (struct pump_entry){
       .command = {.ticket = ticket_of(direction, slice),
                   .generation = 1,
@@ -141,34 +141,34 @@ static struct pump_entry entry_of(uint32_t direction, uint32_t slice) {
 /* Returns whether few entries are left, and the phase has more slices. */
 static bool runs_out(uint32_t direction) {
   const struct pump_schedule *schedule = &pump_shm->schedules[0];
-  uint64_t turn = PUMP_LOAD_ACQUIRE(&schedule->turn);
+  uint64_t cursor = PUMP_LOAD_ACQUIRE(&schedule->cursor);
   uint32_t listed = schedule->count[direction];
-  return ways[direction].taken + listed < ways[direction].slices &&
-         listed - pump_schedule_taken_count(turn, direction) < FEW;
+  return lists[direction].taken + listed < lists[direction].slices &&
+         listed - pump_schedule_taken_count(cursor, direction) < FEW;
 }
 
 /* Puts a new schedule in force, with the next slices of both directions. */
 static void renew(void) {
   struct pump_schedule *schedule = &pump_shm->schedules[0];
-  uint64_t turn = pump_schedule_withdraw(schedule);
+  uint64_t cursor = pump_schedule_withdraw(schedule);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-    struct way *way = &ways[d];
-    way->taken += pump_schedule_taken_count(turn, d);
+    struct list *list = &lists[d];
+    list->taken += pump_schedule_taken_count(cursor, d);
     uint32_t count = 0;
-    for (; count < PUMP_SCHEDULE_ENTRIES && way->taken + count < way->slices; count++)
-      schedule->entries[d][count] = entry_of(d, way->taken + count);
+    for (; count < PUMP_SCHEDULE_ENTRIES && list->taken + count < list->slices; count++)
+      schedule->entries[d][count] = entry_of(d, list->taken + count);
     PUMP_STORE(&schedule->count[d], count);
   }
   PUMP_STORE_RELEASE(&pump_shm->header.valid_seq, PUMP_ALL_VALID);
-  PUMP_STORE_RELEASE(&schedule->turn, ++versions << 32);
+  PUMP_STORE_RELEASE(&schedule->cursor, ++versions << 32);
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     pump_wake(&pump_shm->executors[0][d].asleep, &pump_shm->executors[0][d].wakes);
 }
 
 static void note_ends(uint32_t direction) {
-  struct way *way = &ways[direction];
-  for (; way->ended < way->slices; way->ended++) {
-    uint64_t ticket = ticket_of(direction, way->ended);
+  struct list *list = &lists[direction];
+  for (; list->ended < list->slices; list->ended++) {
+    uint64_t ticket = ticket_of(direction, list->ended);
     const struct pump_entry_end *end =
         &pump_shm->entry_ends[ticket % PUMP_SCHEDULE_TICKETS];
     if (PUMP_LOAD_ACQUIRE(&end->ticket) != ticket) return;
@@ -179,13 +179,13 @@ static void note_ends(uint32_t direction) {
   }
 }
 
-static void begin_way(uint32_t direction, uint64_t first_block, uint64_t blocks) {
-  ways[direction] =
-      (struct way){.first_block = first_block, .slices = (uint32_t)(blocks / slice_blocks)};
+static void begin_list(uint32_t direction, uint64_t first_block, uint64_t blocks) {
+  lists[direction] = (struct list){.first_block = first_block,
+                                   .slices = (uint32_t)(blocks / slice_blocks)};
 }
 
-static bool over(const struct way *way) {
-  return way->ended == way->slices;
+static bool over(const struct list *list) {
+  return list->ended == list->slices;
 }
 
 /* Runs a phase. Prints bytes per nanosecond of each direction until the first one
@@ -196,18 +196,18 @@ static void run_phase(const char *phase, int round) {
   bool measured = false;
   phases++;
   renew();
-  while (!over(&ways[0]) || !over(&ways[1])) {
+  while (!over(&lists[0]) || !over(&lists[1])) {
     bool one_over = false;
     for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++) {
-      if (over(&ways[d])) continue;
+      if (over(&lists[d])) continue;
       if (runs_out(d)) renew();
       note_ends(d);
-      one_over |= over(&ways[d]);
+      one_over |= over(&lists[d]);
     }
     if (one_over && !measured) {
       measured = true;
       for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
-        gbps[d] = (double)ways[d].ended * slice_blocks * PUMP_BLOCK_BYTES /
+        gbps[d] = (double)lists[d].ended * slice_blocks * PUMP_BLOCK_BYTES /
                   (double)(pump_now_ns() - begin_ns);
     }
     struct timespec nap = {.tv_nsec = 200000};
@@ -220,8 +220,8 @@ static void run_phase(const char *phase, int round) {
          phase, round, gbps[PUMP_TO_GPU], gbps[PUMP_TO_HOST], PUMP_LOAD(&in->wanted),
          PUMP_LOAD(&out->wanted));
   pump_schedule_withdraw(&pump_shm->schedules[0]);
-  begin_way(PUMP_TO_GPU, 0, 0);
-  begin_way(PUMP_TO_HOST, 0, 0);
+  begin_list(PUMP_TO_GPU, 0, 0);
+  begin_list(PUMP_TO_HOST, 0, 0);
 }
 
 static void begin(const char *driver) {
@@ -242,8 +242,8 @@ static void begin(const char *driver) {
   range->length_bytes = 2 * HALF_BYTES;
   pump_shm->devices[0].budget_bytes = 4 * HALF_BYTES;
   pump_shm->header.next_seq = 1; /* operation 0 counts as issued */
-  pump_context_seen(0, context);
-  pump_executors_need(0, true);
+  pump_context_note(0, context);
+  pump_executors_start(0, true);
 }
 
 int main(int argc, char **argv) {
@@ -258,19 +258,19 @@ int main(int argc, char **argv) {
     return 2;
   }
   begin(argv[1]);
-  begin_way(PUMP_TO_HOST, 0, 0);
-  begin_way(PUMP_TO_GPU, 0, 2 * HALF_BLOCKS);
+  begin_list(PUMP_TO_HOST, 0, 0);
+  begin_list(PUMP_TO_GPU, 0, 2 * HALF_BLOCKS);
   run_phase("populate", 0);
-  begin_way(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
-  begin_way(PUMP_TO_GPU, 0, 0);
+  begin_list(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
+  begin_list(PUMP_TO_GPU, 0, 0);
   run_phase("out", 0);
   for (int round = 1; round <= atoi(argv[3]); round++) {
-    begin_way(PUMP_TO_HOST, 0, HALF_BLOCKS);
-    begin_way(PUMP_TO_GPU, HALF_BLOCKS, HALF_BLOCKS);
+    begin_list(PUMP_TO_HOST, 0, HALF_BLOCKS);
+    begin_list(PUMP_TO_GPU, HALF_BLOCKS, HALF_BLOCKS);
     run_phase("both", round);
-    begin_way(PUMP_TO_GPU, 0, HALF_BLOCKS);
+    begin_list(PUMP_TO_GPU, 0, HALF_BLOCKS);
     run_phase("in", round);
-    begin_way(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
+    begin_list(PUMP_TO_HOST, HALF_BLOCKS, HALF_BLOCKS);
     run_phase("out", round);
   }
   return 0;

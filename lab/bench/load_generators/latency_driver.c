@@ -32,12 +32,12 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation 
   for (uint64_t at = address; at < address + bytes; at += LATENCY_BLOCK_BYTES)
     __atomic_store_n(latency_there(&latency_log, at), to_gpu, __ATOMIC_RELEASE);
   if (!to_gpu) return CUDA_SUCCESS;
-  uint64_t place = __atomic_fetch_add(&latency_log.reserved, 1, __ATOMIC_RELAXED);
-  struct latency_call *call = &latency_log.calls[place % LATENCY_CALLS];
+  uint64_t number = __atomic_fetch_add(&latency_log.reserved, 1, __ATOMIC_RELAXED);
+  struct latency_call *call = &latency_log.calls[number % LATENCY_CALLS];
   call->time_ns = time_ns;
   call->address = address;
   call->bytes = bytes;
-  __atomic_store_n(&call->turn, place + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&call->sequence, number + 1, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
 }
 

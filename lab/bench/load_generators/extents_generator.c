@@ -1,4 +1,4 @@
-/* extents_feeder.c - feeds packed events to a learner of extents and measures the time.
+/* extents_generator.c - feeds packed events to a learner of extents and measures the time.
  *
  * Not part of pump: the suite `extents` compiles it with the library. Each launch is
  * timed separately, because the suite selects launches by size. The cost of reading the

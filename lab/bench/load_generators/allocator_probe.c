@@ -1,4 +1,4 @@
-/* witness.c - preloaded into PyTorch: logs the blocks that its allocator hands out,
+/* allocator_probe.c - preloaded into PyTorch: logs the blocks that its allocator hands out,
  * independently of pump.
  *
  * DESIGN
@@ -66,7 +66,7 @@ static void *runtime(const char *name) {
   void *library = dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD);
   void *found = library ? dlsym(library, name) : NULL;
   if (found != NULL) return found;
-  fprintf(stderr, "witness: libcudart.so.13 has no %s\n", name);
+  fprintf(stderr, "allocator_probe: libcudart.so.13 has no %s\n", name);
   abort();
 }
 

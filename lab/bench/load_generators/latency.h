@@ -10,7 +10,7 @@
 #define LATENCY_BLOCK_BYTES ((uint64_t)2 << 20)
 
 struct latency_call {
-  uint64_t turn; /* number of the call, counted from 1; set when the call may be read */
+  uint64_t sequence; /* number of the call, counted from 1; set when the call may be read */
   uint64_t time_ns;
   uint64_t address, bytes;
 };

@@ -17,7 +17,7 @@ import numpy as np
 from harness import ROOT, MeasurementError, Tools
 from study.extents_traffic import Bytes, Gone, Launch, Range, open_lines, read_traffic
 
-SOURCE = ROOT / "lab" / "bench" / "feeders" / "learner_feeder.c"
+SOURCE = ROOT / "lab" / "bench" / "load_generators" / "learner_generator.c"
 KERNEL, COPY = 1, 2
 STEP = np.dtype(
     [
@@ -40,9 +40,9 @@ Access = tuple[int, int, int, int, int]
 """slot, generation, offset_bytes, length_bytes, access"""
 
 
-def feeder(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
-    """Returns cffi's view of the feeder, built against the learner's library."""
-    ffi, lib = c_part.feeder(tools, SOURCE, library, header)
+def generator(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
+    """Returns cffi's view of the load generator, built against the learner's library."""
+    ffi, lib = c_part.generator(tools, SOURCE, library, header)
     if ffi.sizeof("struct feed_step") != STEP.itemsize:
         raise MeasurementError(
             "learner_steps.STEP differs from struct feed_step: bring it up to date"

@@ -1,4 +1,4 @@
-/* learner_feeder.c - feeds packed steps to a learner and records its results and CPU
+/* learner_generator.c - feeds packed steps to a learner and records its results and CPU
  * time.
  *
  * Not part of pump: the suite `learner` compiles it with the library.

@@ -1,4 +1,4 @@
-/* schedule_held.c - transfers of a schedule in force: held, given back, taken; and
+/* schedule_transfers.c - transfers of a schedule in force: made, released, taken; and
  * whether the schedule is still valid. */
 #include "schedule.h"
 
@@ -7,18 +7,22 @@
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
   for (int32_t i = 0; i < transfer->blocks; i++) {
     struct block *b = &m->blocks.all[transfer->first_block + i];
-    if (transfer->direction == PUMP_TO_GPU)
+    bool to_gpu = transfer->direction == PUMP_TO_GPU;
+    PUMP_ASSERT(!scheduled || !(to_gpu ? b->comes : b->goes),
+                "a block is in one scheduled transfer of a direction");
+    if (to_gpu)
       b->comes = scheduled;
     else
       b->goes = scheduled;
   }
 }
 
-EXPORT uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t direction,
-                              const struct schedule_entry *scheduled, uint32_t count,
-                              uint16_t *indices) {
-  uint32_t held = 0;
-  for (; held < count && m->transfers.unused_count > 0; held++, scheduled++) {
+EXPORT uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device,
+                                        uint32_t direction,
+                                        const struct schedule_entry *scheduled,
+                                        uint32_t count, uint16_t *indices) {
+  uint32_t made = 0;
+  for (; made < count && m->transfers.unused_count > 0; made++, scheduled++) {
     const struct range *range = &m->ranges.all[scheduled->slot];
     uint32_t index = m->transfers.unused[--m->transfers.unused_count];
     struct model_span span = model_span(range, scheduled->first_block, scheduled->blocks);
@@ -34,24 +38,28 @@ EXPORT uint32_t schedule_hold(struct pump_model *m, uint32_t device, uint32_t di
                           .direction = (uint8_t)direction,
                           .expected = scheduled->need > (int64_t)m->window.added_seq};
     mark(m, &m->transfers.all[index], true);
-    indices[held] = (uint16_t)index;
+    indices[made] = (uint16_t)index;
   }
-  m->schedules.untaken += held;
-  return held;
+  m->schedules.untaken += made;
+  return made;
 }
 
-void schedule_give_back(struct pump_model *m, uint32_t index) {
+void schedule_release_transfer(struct pump_model *m, uint32_t index) {
+  PUMP_ASSERT(m->transfers.all[index].ticket != 0 && m->schedules.untaken != 0,
+              "only scheduled transfers are given back");
   mark(m, &m->transfers.all[index], false);
   m->transfers.all[index].ticket = 0;
   m->transfers.unused[m->transfers.unused_count++] = index;
   m->schedules.untaken--;
 }
 
-EXPORT void schedule_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq) {
+EXPORT void schedule_note_taken(struct pump_model *m, uint32_t index, uint64_t valid_seq) {
   struct transfer *transfer = &m->transfers.all[index];
   const struct range *range = &m->ranges.all[transfer->slot];
   struct device *device = &m->devices[transfer->device];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
+  PUMP_ASSERT(transfer->ticket != 0 && m->schedules.untaken != 0,
+              "an entry is taken at most once");
   m->schedules.untaken--;
   mark(m, transfer, false);
   /* A refusal can only be due to a use after the operations that were read, or after a
@@ -88,7 +96,7 @@ bool schedule_has_grown(const struct pump_model *m, uint32_t index) {
   return grown >= HEAD_AGAIN || (grown > 0 && grown * HEAD_AGAIN >= schedule->known);
 }
 
-bool schedule_holds(const struct pump_model *m, uint32_t index) {
+bool schedule_is_valid(const struct pump_model *m, uint32_t index) {
   const struct schedule *schedule = &m->schedules.all[index];
   if (!schedule->in_force || schedule->deviations != m->schedules.deviations ||
       m->devices[index].faults != 0)

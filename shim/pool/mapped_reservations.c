@@ -1,4 +1,4 @@
-/* mapped_places.c - reservations of addresses, and handles mapped in them (mapped.h).
+/* mapped_reservations.c - reservations of addresses, and handles mapped in them (mapped.h).
  *
  * A reservation must be managed memory or the driver's before it is known what will be
  * mapped there. It is the driver's if a rule applies, or if the host could not take what
@@ -15,10 +15,11 @@
 #define PENDING 64u
 
 pthread_mutex_t mapped_spans_lock = PTHREAD_MUTEX_INITIALIZER;
-struct mapped_spans mapped_places = {.record_bytes = sizeof(struct mapped_place)};
+struct mapped_spans mapped_reservations = {.record_bytes =
+                                               sizeof(struct mapped_reservation)};
 struct mapped_spans mapped_mappings = {.record_bytes = sizeof(struct mapped_mapping)};
 struct mapped_spans mapped_homes = {.record_bytes = sizeof(struct mapped_home)};
-uint32_t pump_mapped_places;
+uint32_t pump_mapped_reservations;
 
 /* Managed memory to be freed without the lock, because cuMemFree waits for the device,
  * perhaps for long. */
@@ -68,38 +69,39 @@ void mapped_free_pending(void) {
 
 /* ---- reservations ------------------------------ */
 
-static struct mapped_place *add_place(CUdeviceptr base, uint64_t bytes, CUdeviceptr managed,
-                                      uint32_t device, CUcontext context) {
+static struct mapped_reservation *add_reservation(CUdeviceptr base, uint64_t bytes,
+                                                  CUdeviceptr managed, uint32_t device,
+                                                  CUcontext context) {
   uint8_t *left = calloc(bytes / PUMP_BLOCK_BYTES, 1);
-  struct mapped_place *place =
-      left == NULL ? NULL : mapped_span_add(&mapped_places, base, bytes);
-  if (place == NULL) {
+  struct mapped_reservation *reserved =
+      left == NULL ? NULL : mapped_span_add(&mapped_reservations, base, bytes);
+  if (reserved == NULL) {
     free(left);
     return NULL;
   }
-  place->managed = managed;
-  place->device = device;
-  place->context = context;
-  place->left = left;
-  PUMP_STORE(&pump_mapped_places, (uint32_t)mapped_places.count);
-  return place;
+  reserved->managed = managed;
+  reserved->device = device;
+  reserved->context = context;
+  reserved->left = left;
+  PUMP_STORE(&pump_mapped_reservations, (uint32_t)mapped_reservations.count);
+  return reserved;
 }
 
-static void remove_place(struct mapped_place *place) {
-  free(place->left);
-  mapped_span_remove(&mapped_places, place);
-  PUMP_STORE(&pump_mapped_places, (uint32_t)mapped_places.count);
+static void remove_reservation(struct mapped_reservation *reserved) {
+  free(reserved->left);
+  mapped_span_remove(&mapped_reservations, reserved);
+  PUMP_STORE(&pump_mapped_reservations, (uint32_t)mapped_reservations.count);
 }
 
-struct mapped_place *mapped_place_at(CUdeviceptr address) {
-  struct mapped_place *place = mapped_span_find(&mapped_places, address);
-  return place == NULL || place->freed ? NULL : place;
+struct mapped_reservation *mapped_reservation_at(CUdeviceptr address) {
+  struct mapped_reservation *reserved = mapped_span_find(&mapped_reservations, address);
+  return reserved == NULL || reserved->freed ? NULL : reserved;
 }
 
 /* Returns whether the host could take it all, or as much as the device may hold. */
 static bool host_takes(uint32_t device, uint64_t bytes) {
   uint64_t left, whole, most = PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
-  pump_limit_room(&left, &whole);
+  pump_limit_read(&left, &whole);
   return left >= (bytes < most ? bytes : most);
 }
 
@@ -108,7 +110,7 @@ static bool host_takes(uint32_t device, uint64_t bytes) {
 static bool one_waits(uint32_t device, uint64_t bytes) {
   if (bytes > PUMP_LOAD(&pump_shm->devices[device].total_bytes)) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool waits = mapped_one_waits();
+  bool waits = mapped_take_waiting();
   pthread_mutex_unlock(&mapped_lock);
   return waits;
 }
@@ -140,7 +142,7 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
     return false;
   }
   pthread_mutex_lock(&mapped_lock);
-  bool added = add_place(base, bytes, managed, (uint32_t)device, context) != NULL;
+  bool added = add_reservation(base, bytes, managed, (uint32_t)device, context) != NULL;
   pthread_mutex_unlock(&mapped_lock);
   if (!added) {
     free_managed(managed);
@@ -152,39 +154,42 @@ bool pump_mapped_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
 }
 
 uint64_t mapped_set_left(uint64_t base, uint64_t bytes, uint8_t left) {
-  const struct mapped_place *place = mapped_span_find(&mapped_places, base);
-  uint64_t changed = 0, first = (base - place->base) / PUMP_BLOCK_BYTES;
+  const struct mapped_reservation *reserved = mapped_span_find(&mapped_reservations, base);
+  uint64_t changed = 0, first = (base - reserved->base) / PUMP_BLOCK_BYTES;
+  PUMP_ASSERT(bytes <= reserved->base + reserved->bytes - base, "spans do not overlap");
   for (uint64_t i = first; i < first + bytes / PUMP_BLOCK_BYTES; i++) {
-    changed += place->left[i] != left;
-    place->left[i] = left;
+    changed += reserved->left[i] != left;
+    reserved->left[i] = left;
   }
   changed *= PUMP_BLOCK_BYTES;
-  pump_device_left(place->device, left ? (int64_t)changed : -(int64_t)changed);
+  pump_device_add_left_bytes(reserved->device, left ? (int64_t)changed : -(int64_t)changed);
   return changed;
 }
 
-void mapped_place_settle(struct mapped_place *place) {
-  if (!place->freed || place->homes != 0) return;
-  if (place->managed != 0) {
-    pump_limit_return(place->device, mapped_set_left(place->base, place->bytes, 0));
+void mapped_reservation_settle(struct mapped_reservation *reserved) {
+  PUMP_ASSERT(pump_is_locked(&mapped_lock), "mapped_lock guards the reservations");
+  if (!reserved->freed || reserved->homes != 0) return;
+  if (reserved->managed != 0) {
+    pump_limit_return(reserved->device,
+                      mapped_set_left(reserved->base, reserved->bytes, 0));
     if (pending_count < PENDING)
-      pending[pending_count++] = place->managed;
+      pending[pending_count++] = reserved->managed;
     else
-      free_managed(place->managed);
+      free_managed(reserved->managed);
   }
-  remove_place(place);
+  remove_reservation(reserved);
 }
 
 bool pump_mapped_unreserve(CUdeviceptr address, size_t bytes, CUresult *result) {
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  struct mapped_place *place = mapped_place_at(address);
-  bool ours = place != NULL;
-  bool whole = ours && place->base == address && place->bytes == bytes &&
+  struct mapped_reservation *reserved = mapped_reservation_at(address);
+  bool ours = reserved != NULL;
+  bool whole = ours && reserved->base == address && reserved->bytes == bytes &&
                mapped_span_within(&mapped_mappings, address, bytes) == NULL;
   if (whole) {
-    place->freed = true;
-    mapped_place_settle(place);
+    reserved->freed = true;
+    mapped_reservation_settle(reserved);
   }
   pthread_mutex_unlock(&mapped_lock);
   mapped_free_pending();
@@ -193,16 +198,16 @@ bool pump_mapped_unreserve(CUdeviceptr address, size_t bytes, CUresult *result) 
 }
 
 /* Decides on mapping memory of the driver (`handle` NULL), or of a handle that can become
- * it, at `place`. Returns true if the driver has to map it. Requires the lock. */
-static bool map_real(struct mapped_handle *handle, const struct mapped_place *place,
-                     CUresult *result) {
-  static uint32_t said, said_place;
+ * it, at `reserved`. Returns true if the driver has to map it. Requires the lock. */
+static bool map_real(struct mapped_handle *handle,
+                     const struct mapped_reservation *reserved, CUresult *result) {
+  static uint32_t said, said_reserved;
   *result = CUDA_SUCCESS;
-  if (place != NULL) {
+  if (reserved != NULL) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
     mapped_explain("cuMemMap",
                    "device memory cannot be mapped at addresses that pump made pageable",
-                   &said_place);
+                   &said_reserved);
   } else if (handle != NULL && handle->real == 0 && handle->home != 0) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
     mapped_explain(
@@ -210,7 +215,7 @@ static bool map_real(struct mapped_handle *handle, const struct mapped_place *pl
         "this memory is already pageable, so the driver cannot map it at this address",
         &said);
   } else if (handle != NULL && handle->real == 0) {
-    *result = mapped_handle_yield(handle);
+    *result = mapped_handle_become_real(handle);
   }
   return *result == CUDA_SUCCESS;
 }
@@ -218,18 +223,19 @@ static bool map_real(struct mapped_handle *handle, const struct mapped_place *pl
 /* ---- mappings ------------------------------ */
 
 /* Makes a reservation of our own, which ends without contents; 0: out of memory. */
-static CUdeviceptr hidden_place(uint64_t bytes, uint32_t device) {
+static CUdeviceptr reserve_hidden(uint64_t bytes, uint32_t device) {
   CUcontext context = NULL;
   CUdeviceptr managed;
   if (pump_current_device(&context) < 0) return 0;
   CUdeviceptr base = take_managed(bytes, 0, &managed);
   if (base == 0) return 0;
-  struct mapped_place *place = add_place(base, bytes, managed, device, context);
-  if (place == NULL) {
+  struct mapped_reservation *reserved =
+      add_reservation(base, bytes, managed, device, context);
+  if (reserved == NULL) {
     free_managed(managed);
     return 0;
   }
-  place->freed = true;
+  reserved->freed = true;
   return base;
 }
 
@@ -253,16 +259,17 @@ static CUresult move_home(struct mapped_handle *handle, uint64_t to, uint64_t by
   pump_limit_return(handle->device, mapped_set_left(to, bytes, 0));
   handle->home = to;
   handle->home_bytes = bytes;
-  ((struct mapped_place *)mapped_span_find(&mapped_places, to))->homes++;
+  ((struct mapped_reservation *)mapped_span_find(&mapped_reservations, to))->homes++;
   return CUDA_SUCCESS;
 }
 
 /* Moves contents to addresses that the program does not know. */
 static CUresult hide(struct mapped_handle *handle) {
-  uint64_t bytes = handle->home_bytes, to = hidden_place(bytes, handle->device);
+  uint64_t bytes = handle->home_bytes, to = reserve_hidden(bytes, handle->device);
   if (to == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = move_home(handle, to, bytes);
-  if (result != CUDA_SUCCESS) mapped_place_settle(mapped_span_find(&mapped_places, to));
+  if (result != CUDA_SUCCESS)
+    mapped_reservation_settle(mapped_span_find(&mapped_reservations, to));
   return result;
 }
 
@@ -293,18 +300,19 @@ static CUresult bring_contents(struct mapped_handle *handle, uint64_t base,
   if (home == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* never if one was removed */
   home->handle = handle->key;
   if (handle->home == 0)
-    ((struct mapped_place *)mapped_span_find(&mapped_places, base))->homes++;
+    ((struct mapped_reservation *)mapped_span_find(&mapped_reservations, base))->homes++;
   pump_limit_return(handle->device, mapped_set_left(base, bytes, 0));
   handle->home = base;
   handle->home_bytes = bytes;
   return CUDA_SUCCESS;
 }
 
-static CUresult map_served(struct mapped_handle *handle, const struct mapped_place *place,
-                           uint64_t base, uint64_t bytes) {
+static CUresult map_served(struct mapped_handle *handle,
+                           const struct mapped_reservation *reserved, uint64_t base,
+                           uint64_t bytes) {
   static uint32_t said;
   if (misaligned(base) || misaligned(bytes) || bytes > handle->bytes ||
-      bytes > place->base + place->bytes - base || place->managed == 0 ||
+      bytes > reserved->base + reserved->bytes - base || reserved->managed == 0 ||
       mapped_span_within(&mapped_mappings, base, bytes) != NULL)
     return CUDA_ERROR_INVALID_VALUE;
   if (handle->mapped) {
@@ -325,26 +333,26 @@ bool pump_mapped_map(CUdeviceptr address, size_t bytes, size_t offset,
                      CUmemGenericAllocationHandle *key, unsigned long long flags,
                      CUresult *result) {
   bool ours, forward = false;
-  pthread_mutex_lock(&mapped_yield_lock);
+  pthread_mutex_lock(&mapped_real_lock);
   pthread_mutex_lock(&mapped_lock);
   struct mapped_handle *handle = mapped_handle_find(*key, &ours);
-  struct mapped_place *place = mapped_place_at(address);
+  struct mapped_reservation *reserved = mapped_reservation_at(address);
   if (ours && (handle == NULL || offset != 0 || flags != 0)) {
     *result = CUDA_ERROR_INVALID_VALUE;
-  } else if (ours && handle->real == 0 && place != NULL) {
-    *result = map_served(handle, place, address, bytes);
+  } else if (ours && handle->real == 0 && reserved != NULL) {
+    *result = map_served(handle, reserved, address, bytes);
   } else {
-    forward = map_real(handle, place, result);
+    forward = map_real(handle, reserved, result);
     if (forward && handle != NULL) *key = handle->real;
-    if (forward) mapped_waits_no_more(*key);
+    if (forward) mapped_forget_waiting(*key);
   }
   pthread_mutex_unlock(&mapped_lock);
-  pthread_mutex_unlock(&mapped_yield_lock);
+  pthread_mutex_unlock(&mapped_real_lock);
   mapped_free_pending();
   return !forward;
 }
 
-bool mapped_filled(uint64_t base, uint64_t bytes) {
+bool mapped_is_filled(uint64_t base, uint64_t bytes) {
   uint64_t at = base, end = base + bytes;
   const struct mapped_mapping *mapping;
   while (at < end && (mapping = mapped_span_find(&mapped_mappings, at)) != NULL &&
@@ -365,10 +373,10 @@ static void unmap_one(struct mapped_mapping *mapping) {
 }
 
 bool pump_mapped_unmap(CUdeviceptr address, size_t bytes, CUresult *result) {
-  if (PUMP_LOAD(&pump_mapped_places) == 0) return false;
+  if (PUMP_LOAD(&pump_mapped_reservations) == 0) return false;
   pthread_mutex_lock(&mapped_lock);
-  bool ours = mapped_place_at(address) != NULL,
-       whole = ours && mapped_filled(address, bytes);
+  bool ours = mapped_reservation_at(address) != NULL,
+       whole = ours && mapped_is_filled(address, bytes);
   for (uint64_t at = address; whole && at < address + bytes;) {
     struct mapped_mapping *mapping = mapped_span_find(&mapped_mappings, at);
     at += mapping->bytes;
@@ -384,18 +392,19 @@ bool pump_mapped_unmap(CUdeviceptr address, size_t bytes, CUresult *result) {
 
 void pump_mapped_context_gone(CUcontext context) {
   pthread_mutex_lock(&mapped_lock);
-  for (size_t i = 0; i < mapped_places.count; i++) {
-    struct mapped_place *place = mapped_span_at(&mapped_places, i);
-    if (place->context != context || place->managed == 0) continue;
-    pump_limit_return(place->device, mapped_set_left(place->base, place->bytes, 0));
-    place->managed = 0;
-    mapped_ranges_forget(place->base, place->bytes);
+  for (size_t i = 0; i < mapped_reservations.count; i++) {
+    struct mapped_reservation *reserved = mapped_span_at(&mapped_reservations, i);
+    if (reserved->context != context || reserved->managed == 0) continue;
+    pump_limit_return(reserved->device,
+                      mapped_set_left(reserved->base, reserved->bytes, 0));
+    reserved->managed = 0;
+    mapped_ranges_forget(reserved->base, reserved->bytes);
   }
   pthread_mutex_unlock(&mapped_lock);
 }
 
 static void empty(bool free_records) {
-  struct mapped_spans *all[] = {&mapped_places, &mapped_mappings, &mapped_homes,
+  struct mapped_spans *all[] = {&mapped_reservations, &mapped_mappings, &mapped_homes,
                                 &mapped_ranges};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     if (!free_records) all[i]->records = NULL;
@@ -403,7 +412,7 @@ static void empty(bool free_records) {
   }
   mapped_handles_reset();
   pending_count = 0;
-  PUMP_STORE(&pump_mapped_places, 0);
+  PUMP_STORE(&pump_mapped_reservations, 0);
 }
 
 void pump_mapped_reset(void) {
@@ -412,7 +421,7 @@ void pump_mapped_reset(void) {
 
 /* Does not free the records, which another thread may have been changing at the fork. */
 void pump_mapped_fork_child(void) {
-  pthread_mutex_init(&mapped_yield_lock, NULL);
+  pthread_mutex_init(&mapped_real_lock, NULL);
   pthread_mutex_init(&mapped_lock, NULL);
   pthread_mutex_init(&mapped_spans_lock, NULL);
   empty(false);

@@ -1,4 +1,4 @@
-/* place.c - finds an operation's progress slot (of its stream) and device.
+/* stream_ref.c - finds an operation's progress slot (of its stream) and device.
  *
  * DESIGN. The look-ups (current context, its device, slot of the stream) cost a launch
  * more than its parameters do, and a thread uses few streams. So each thread caches the
@@ -19,10 +19,10 @@ static __thread struct {
   CUcontext context; /* NULL for an ordinary stream */
   uint32_t epoch;
   bool per_thread;
-  struct pump_place place;
+  struct pump_stream_ref ref;
 } kept[KEPT] __attribute__((tls_model("initial-exec")));
 
-void pump_place_forget(void) {
+void pump_stream_refs_forget(void) {
   PUMP_ADD(&epoch, 1);
 }
 
@@ -33,7 +33,7 @@ static CUcontext current_context(void) {
   return context;
 }
 
-struct pump_place pump_place_of(struct pump_at at) {
+struct pump_stream_ref pump_stream_ref_of(struct pump_at at) {
   uint32_t now = PUMP_LOAD_ACQUIRE(&epoch);
   bool ordinary = (uintptr_t)at.given > 2;
   CUcontext context = ordinary ? NULL : current_context();
@@ -41,17 +41,17 @@ struct pump_place pump_place_of(struct pump_at at) {
   uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & (KEPT - 1);
   if (PUMP_LIKELY(kept[i].given == at.given && kept[i].epoch == now &&
                   kept[i].per_thread == at.per_thread && kept[i].context == context))
-    return kept[i].place;
+    return kept[i].ref;
   int device = pump_current_device(NULL);
-  struct pump_place place = {.stream_index = pump_stream_index(at.given, at.per_thread),
-                             .device = device < 0 ? 0 : (uint32_t)device};
+  struct pump_stream_ref ref = {.stream_index = pump_stream_index(at.given, at.per_thread),
+                                .device = device < 0 ? 0 : (uint32_t)device};
   /* Slot 0 is for streams beyond the table, which may get a slot later. */
-  if (device >= 0 && place.stream_index != 0 && (ordinary || context != NULL)) {
+  if (device >= 0 && ref.stream_index != 0 && (ordinary || context != NULL)) {
     kept[i].given = at.given;
     kept[i].context = context;
     kept[i].epoch = now;
     kept[i].per_thread = at.per_thread;
-    kept[i].place = place;
+    kept[i].ref = ref;
   }
-  return place;
+  return ref;
 }
