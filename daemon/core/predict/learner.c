@@ -99,7 +99,7 @@ EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
   *shape_for(l, signature) = (struct shape){signature, key, l->head + 1};
 }
 
-static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operation *op) {
+static uint64_t key_of(struct pump_learner *l, const struct pump_operation *op) {
   if (op->signature != 0) {
     struct shape *shape = shape_for(l, op->signature);
     if (shape->signature == op->signature) {
@@ -135,16 +135,14 @@ static void extend(struct pump_learner *l, struct stream_state *state, uint64_t 
   }
 }
 
-static void append(struct pump_learner *l, const struct pump_learner_operation *op,
-                   uint64_t key, uint32_t stream) {
+static void append(struct pump_learner *l, const struct pump_operation *op, uint64_t key,
+                   uint32_t stream) {
   struct stream_state *state = &l->streams[stream];
   uint64_t number = l->head++;
   uint32_t count = op->count < PUMP_MAX_EXTENTS ? op->count : PUMP_MAX_EXTENTS;
   struct history_entry *entry = learner_entry(l, number);
   *entry = (struct history_entry){.key = key,
                                   .signature = op->signature,
-                                  .function = op->function,
-                                  .tag = op->tag,
                                   .first_access = l->access_head,
                                   .next = NEVER,
                                   .before = l->torn ? TORN : learner_branch_name(state),
@@ -181,8 +179,7 @@ static void count(struct pump_learner *l, int result, bool offered) {
   totals->confidence += ((right ? 1.0 : 0.0) - totals->confidence) / LATELY;
 }
 
-int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
-                uint64_t key) {
+int learner_saw(struct pump_learner *l, const struct pump_operation *op, uint64_t key) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
   uint64_t number = l->head;
   uint32_t branch = learner_branch_name(&l->streams[stream]);
@@ -216,8 +213,7 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
   return result;
 }
 
-EXPORT int pump_learner_see(struct pump_learner *l,
-                            const struct pump_learner_operation *op) {
+EXPORT int pump_learner_see(struct pump_learner *l, const struct pump_operation *op) {
   uint64_t key = key_of(l, op);
   learner_note(
       l,

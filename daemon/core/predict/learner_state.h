@@ -63,10 +63,9 @@
  * [derived]. */
 #define TORN 0
 
-/* An operation in the history; one cache line. */
+/* An operation in the history. */
 struct history_entry {
-  uint64_t key;
-  uint64_t signature, function, tag;
+  uint64_t key, signature;
   uint64_t first_access; /* position in the ring of accesses */
   uint64_t next;         /* next operation of its stream, or NEVER */
   uint32_t before;       /* LEVEL_BRANCH context before it, or TORN */
@@ -75,7 +74,6 @@ struct history_entry {
   uint16_t run;   /* hash of the preceding run at its branch point; 0: unknown */
   uint32_t back;  /* distance to the operation that it repeats; 0: none */
 };
-_Static_assert(sizeof(struct history_entry) == 64, "one cache line");
 
 /* The context of a level: hash of `filled` keys, beginning with operation `tail`. */
 struct context {
@@ -252,8 +250,7 @@ static inline uint64_t allocation_name(uint32_t slot, uint32_t generation) {
 
 /* ---- handling of input, without the log ---- */
 
-int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
-                uint64_t key);
+int learner_saw(struct pump_learner *l, const struct pump_operation *op, uint64_t key);
 void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generation,
                        uint64_t length_bytes);
 void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation);
