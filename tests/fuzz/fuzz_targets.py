@@ -46,6 +46,7 @@ C_TARGETS = {
     "schedule": [*sorted(CORE.rglob("*.c"))],
 }
 FLAGS = ["-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wextra"]
+FLAGS += ["-DPUMP_ASSERTIONS"]
 FLAGS += ["-Wconversion", "-Wshadow", "-Werror", "-fno-omit-frame-pointer"]
 FLAGS += ["-fsanitize=address,undefined", f"-I{ROOT}", f"-I{SHIM / 'include'}"]
 ENVIRON = {
