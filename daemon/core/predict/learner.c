@@ -63,7 +63,6 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
   }
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) l->streams[i].last = NEVER;
   l->resume.front = NEVER;
-  l->iterations.began = NEVER;
   return l;
 }
 
@@ -209,7 +208,6 @@ int learner_saw(struct pump_learner *l, const struct pump_operation *op, uint64_
     if (l->match.front < l->oldest) l->match.on = false; /* forgotten */
   }
   count(l, result, offered);
-  learner_iteration(l, key);
   return result;
 }
 
@@ -241,22 +239,16 @@ void learner_tear(struct pump_learner *l) {
     l->streams[i].last = NEVER;
     memset(l->streams[i].contexts, 0, sizeof l->streams[i].contexts);
   }
-  l->iterations.began = NEVER;
   l->torn = true;
   l->totals.lost++;
 }
 
 EXPORT void pump_learner_report(const struct pump_learner *l,
                                 struct pump_learner_report *report) {
-  const struct iterations *iterations = &l->iterations;
   *report = l->totals;
   report->seen = l->head;
   report->period = l->match.on ? learner_period(l) : 0;
   if (l->match.on && l->match.front < l->recalled && l->recalled_period != 0)
     report->period = l->recalled_period;
   report->epoch = l->epochs;
-  report->iterations = iterations->whole;
-  report->position = iterations->began == NEVER ? 0 : l->head - iterations->began;
-  report->kind = iterations->kind;
-  report->kinds = iterations->kinds;
 }

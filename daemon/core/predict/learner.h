@@ -85,15 +85,10 @@ struct pump_learner_report {
   uint64_t accesses_missed; /* accesses of confirmed operations at other addresses, or
                                predicted as missing */
   uint64_t lost;            /* times that operations were lost */
-  uint64_t period; /* distance to the operation that the newest one repeats; 0: none. In a
-                      recalled log: the longest period that it repeated */
-  uint64_t iterations; /* complete iterations seen */
-  uint64_t position;   /* operations since the current iteration began */
-  uint64_t epoch;      /* increased when a prediction becomes void */
-  uint32_t kind;       /* number of the last complete iteration's kind; equal ones have
-                          equal kinds */
-  uint32_t kinds;      /* number of distinguished kinds */
-  double confidence;   /* recent share of operations that were predicted with confidence */
+  uint64_t period;   /* distance to the operation that the newest one repeats; 0: none. In a
+                        recalled log: the longest period that it repeated */
+  uint64_t epoch;    /* increased when a prediction becomes void */
+  double confidence; /* recent share of operations that were predicted with confidence */
 };
 
 /* Creates a learner for `capacity` operations (a power of two from 2^8 to 2^20) and eight

@@ -112,7 +112,6 @@ EXPORT void pump_learner_recall(struct pump_learner *l,
   learner_end_allocations(l);
   learner_tear(l);
   memset(&l->totals, 0, sizeof l->totals);
-  l->iterations.whole = 0;
 }
 
 EXPORT void pump_learner_take_over(struct pump_learner *l, struct pump_learner *from) {

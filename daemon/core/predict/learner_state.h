@@ -55,9 +55,7 @@
 #define ALLOCATIONS 32768u
 #define RELOCATIONS 16384u
 #define SHAPES 32768u
-#define SHAPE_WAYS 8u     /* entries of a set of shapes */
-#define KEY_COUNTS 65536u /* counters of keys, by hash */
-#define KINDS 64u         /* kinds of iterations; further ones share the last entry */
+#define SHAPE_WAYS 8u /* entries of a set of shapes */
 
 /* Replaces a context: operations were lost before. No name of a branch point is 0
  * [derived]. */
@@ -160,20 +158,6 @@ struct shape {
   uint64_t used; /* one more than the number of its newest operation; 0: never reported */
 };
 
-struct kind_of {
-  uint64_t sum, count; /* order-independent sum of the iteration's keys; number of such
-                          iterations */
-};
-
-struct iterations {
-  uint64_t anchor; /* key of the operation that begins an iteration; 0: none chosen */
-  uint64_t began;  /* number of the current iteration's first operation, or NEVER */
-  uint64_t period; /* period in which the anchor is unique */
-  uint64_t sum, whole;
-  uint32_t kind, kinds;
-  struct kind_of known[KINDS];
-};
-
 /* The log of the learner's first inputs (learner_log.c). */
 struct event_log {
   struct pump_learner_step *steps; /* NULL: there is no log */
@@ -221,8 +205,6 @@ struct pump_learner {
   uint32_t allocations_now; /* allocations since the newest operation */
   struct pump_access answer[PUMP_MAX_EXTENTS];
   struct shape shapes[SHAPES];
-  struct iterations iterations;
-  uint16_t key_counts[KEY_COUNTS];
   struct pump_learner_report totals;
   struct event_log event_log;
   uint64_t recalled;        /* operations below this number are from another run */
@@ -340,9 +322,5 @@ const struct history_entry *learner_source(const struct pump_learner *l, uint64_
  * periods later. */
 void learner_translate(const struct pump_learner *l, const struct pump_access *then,
                        uint64_t rounds, struct pump_access *today);
-
-/* ---- iterations (learner_iterations.c) ---- */
-
-void learner_iteration(struct pump_learner *l, uint64_t key);
 
 #endif
