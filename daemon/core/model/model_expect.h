@@ -24,8 +24,6 @@ bool model_expect(struct pump_model *m, const struct pump_predicted *next);
  * was predicted. */
 bool model_learn_operation(struct pump_model *m, const struct pump_operation *op);
 void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
-void model_learn_shape(struct pump_model *m, uint64_t signature,
-                       const struct pump_params *head);
 void model_learn_loss(struct pump_model *m);
 /* Returns the recent share of operations that the learner predicted with confidence; 0
  * without a learner. */

@@ -17,23 +17,21 @@ static bool is_newer(uint32_t a, uint32_t b) {
 static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   uint32_t use = batch->use_begin[row];
   if (use == batch->use_begin[row + 1]) return;
-  struct model_found found = {.slot = batch->slot[use],
-                              .generation = batch->generation[use],
-                              .device = batch->device[row],
-                              .base = batch->function[row],
-                              .length_bytes = batch->length_bytes[use]};
-  const struct range *known = &m->ranges.all[found.slot];
+  const struct pump_range found = {.base = batch->function[row],
+                                   .length_bytes = batch->length_bytes[use],
+                                   .generation = batch->generation[use],
+                                   .device = batch->device[row],
+                                   .range_kind = PUMP_RANGE_CONVERTED};
+  const struct range *known = &m->ranges.all[batch->slot[use]];
   if (known->generation != 0 && !is_newer(found.generation, known->generation)) return;
-  if (found.base >= PUMP_ADDRESS_END || found.length_bytes == 0 ||
-      found.length_bytes >= PUMP_ADDRESS_END)
-    return;
   /* The shim populates a new range while all allocated memory fits. */
   const struct device *device = &m->devices[found.device];
   int64_t blocks = (int64_t)((found.length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
   int64_t others = model_occupied(device) + device->counts[PUMP_BLOCK_HOST] +
                    device->counts[PUMP_BLOCK_ABSENT];
   bool room = device->facts.budget - others >= blocks;
-  model_range_add(m, &found, room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
+  model_range_add(m, batch->slot[use], &found,
+                  room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
 }
 
 static void free_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
@@ -235,7 +233,9 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
   memcpy(&head, payload, sizeof head);
   uint32_t there = bytes - (uint32_t)sizeof head;
   if (head.parameter_bytes < there) there = head.parameter_bytes;
-  model_learn_shape(m, batch->signature[row], &head);
+  if (m->expected.learner != NULL)
+    pump_learner_shape(m->expected.learner, batch->signature[row], head.identity, head.grid,
+                       head.block);
   if (m->timing != NULL) timing_params(m->timing, batch->signature[row], &head);
   pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
                       head.block, payload + sizeof head, there);

@@ -73,13 +73,6 @@ void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
     pump_learner_alloc(m->expected.learner, slot, range->generation, range->length_bytes);
 }
 
-void model_learn_shape(struct pump_model *m, uint64_t signature,
-                       const struct pump_params *head) {
-  if (m->expected.learner == NULL) return;
-  pump_learner_shape(m->expected.learner, signature, head->identity, head->grid,
-                     head->block);
-}
-
 void model_learn_loss(struct pump_model *m) {
   pump_model_expect_nothing(m);
   if (m->expected.learner != NULL) pump_learner_lost(m->expected.learner);

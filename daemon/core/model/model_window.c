@@ -197,6 +197,11 @@ static void drop_idle_streams(struct pump_model *m) {
   m->streams.busy_count = kept;
 }
 
+void model_retired(struct pump_model *m) {
+  drop_idle_streams(m);
+  update_devices_after_retirement(m);
+}
+
 EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_seq,
                                 uint32_t stride) {
   uint64_t before = m->totals.operations;
@@ -204,18 +209,11 @@ EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_s
     uint32_t index = m->streams.busy[i];
     retire_stream(m, index, PUMP_LOAD(&executed_seq[(size_t)index * stride]));
   }
-  if (m->totals.operations == before) return;
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
+  if (m->totals.operations != before) model_retired(m);
 }
 
 void model_retire_head(struct pump_model *m, uint32_t stream) {
   retire_head(m, &m->streams.all[stream]);
-}
-
-void model_retired(struct pump_model *m) {
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
 }
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
@@ -223,8 +221,7 @@ EXPORT void pump_model_forget_window(struct pump_model *m) {
   model_deviate(m);
   for (uint32_t i = 0; i < m->streams.busy_count; i++)
     retire_stream(m, m->streams.busy[i], UINT64_MAX);
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
+  model_retired(m);
 }
 
 /* ---- appending ---------------------------------------------------------------------- */
