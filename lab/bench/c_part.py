@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import cffi
-from harness import Tools, compile_c
+from harness import ROOT, Tools, compile_c
 
 
 def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
@@ -23,12 +23,13 @@ def load(library: Path, *declared_in: Path) -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(library))
 
 
-def generator(tools: Tools, source: Path, library: Path, header: Path) -> tuple[Any, Any]:
+def generator(tools: Tools, source: Path, library: Path, *headers: Path) -> tuple[Any, Any]:
     """Returns cffi's (ffi, library) of the load generator `source`, built against a library of the
-    pump under test.
+    pump under test. The `headers` that declare the library are in one folder.
 
     Raises the errors of harness.compile_c.
     """
-    flags = ["-shared", "-fPIC", f"-I{header.parent}", f"-Wl,-rpath,{library.parent}"]
+    include = f"-I{headers[0].parent}", f"-I{ROOT}"
+    flags = ["-shared", "-fPIC", *include, f"-Wl,-rpath,{library.parent}"]
     made = compile_c(tools, f"lib{source.stem}.so", [source, library], *flags)
-    return load(made, header, source)
+    return load(made, *headers, source)

@@ -117,7 +117,7 @@ static bool make_tables(struct pump_sim *sim) {
   sim->syncs_ns = calloc(sim->syncs_most + 1, sizeof *sim->syncs_ns);
   sim->transfers = calloc(sim->settings.transfers_most + 1, sizeof *sim->transfers);
   sim->batch = calloc(1, sizeof *sim->batch);
-  sim->fresh = calloc(program->use_count + 1, 1);
+  sim->fresh = calloc(program->use_count + 1, sizeof *sim->fresh);
   sim->discards.of_block = calloc(program->blocks, sizeof *sim->discards.of_block);
   sim->shm = calloc(1, sizeof *sim->shm);
   return sim->streams && sim->scratch_uses && sim->marker_after && sim->last_use_seq &&

@@ -185,7 +185,7 @@ struct pump_sim {
   struct pump_batch *batch;
   bool active;
   uint32_t active_from, written, expected; /* steps */
-  uint8_t *fresh;                          /* by use: PUMP_FRESH_* at its last use */
+  uint16_t *fresh;                         /* by use: PUMP_FRESH_* at its last use */
   uint32_t run_step; /* steps before it have finished, approximately */
   uint64_t tick_ns, busy_until_ns, poll_ns, presumed_ns;
   struct sim_wait wait; /* between ticks */

@@ -117,9 +117,9 @@ bool sim_worker_find_fresh(struct pump_sim *sim) {
       uint8_t *span = &discarded[first + begin];
       uint64_t count = end - begin;
       if (!discards)
-        sim->fresh[u] = (uint8_t)((span[0] ? PUMP_FRESH_FIRST : 0) |
-                                  (span[count / 2] ? PUMP_FRESH : 0) |
-                                  (span[count - 1] ? PUMP_FRESH_LAST : 0));
+        sim->fresh[u] = (uint16_t)((span[0] ? PUMP_FRESH_FIRST : 0) |
+                                   (span[count / 2] ? PUMP_FRESH : 0) |
+                                   (span[count - 1] ? PUMP_FRESH_LAST : 0));
       for (uint64_t b = 0; b < count; b++) span[b] = discards;
     }
   }
@@ -131,20 +131,20 @@ bool sim_worker_find_fresh(struct pump_sim *sim) {
 
 /* Returns true while there is space for more. */
 static bool expect_step(struct pump_sim *sim, const struct pump_sim_step *step) {
-  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
+  struct pump_access accesses[PUMP_MAX_EXTENTS];
   uint32_t count = 0;
   if (step->seq == 0) return true;
   for (uint32_t u = step->first_use; u < step->first_use + step->uses; u++) {
     const struct pump_sim_use *use = &sim->program.uses[u];
     const struct pump_sim_range *range = &sim->program.ranges[use->range];
     if (count < PUMP_MAX_EXTENTS)
-      extents[count++] = (struct pump_model_extent){.slot = range->slot,
-                                                    .generation = range->generation,
-                                                    .offset_bytes = use->offset_bytes,
-                                                    .length_bytes = use->length_bytes,
-                                                    .fresh = sim->fresh[u]};
+      accesses[count++] = (struct pump_access){.slot = range->slot,
+                                               .generation = range->generation,
+                                               .offset_bytes = use->offset_bytes,
+                                               .length_bytes = use->length_bytes,
+                                               .access = sim->fresh[u]};
   }
-  return pump_model_expect(sim->model, step->stream + 1, extents, count) == 0;
+  return pump_model_expect(sim->model, step->stream + 1, accesses, count) == 0;
 }
 
 static void expect(struct pump_sim *sim) {

@@ -1,8 +1,7 @@
 """Reads the C contract from the headers that the shim was compiled from.
 
-`pump_abi.h`, `pump_core.h`, `learner.h` and `model.h` mark the part that cffi can read, so it is
-not repeated here. Importing this module loads `libpump_core.so` (about 100 ms, mostly cffi's
-parser): workers do, pump-run does not.
+The headers mark the part that cffi can read, so it is not repeated here. Importing this module
+loads `libpump_core.so` (about 100 ms, mostly cffi's parser): workers do, pump-run does not.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import cffi
 from pump.base import inputs
 from pump.base.paths import library
 
-HEADERS = ("pump_abi.h", "pump_core.h", "learner.h", "model.h")
+HEADERS = ("pump_abi.h", "pump_core.h", "operation.h", "learner.h", "model.h")
 
 _BEGIN, _END = "/* cffi: begin */", "/* cffi: end */"
 

@@ -39,8 +39,6 @@ class Predicted:
 
     number: int
     signature: int
-    function: int
-    tag: int
     stream: int
     kind: int
     accesses: tuple[Access, ...]
@@ -60,7 +58,7 @@ class Learner:
         if learner == ffi.NULL:
             raise MemoryError("the learner's history does not fit into memory")
         self.raw: Any = ffi.gc(learner, lib.pump_learner_delete)
-        self._operation = ffi.new("struct pump_learner_operation *")
+        self._operation = ffi.new("struct pump_operation *")
         self._accesses = ffi.new("struct pump_access[]", lib.PUMP_MAX_EXTENTS)
         self._operation.accesses = self._accesses
         self._predicted = ffi.new("struct pump_predicted *")
@@ -80,14 +78,13 @@ class Learner:
         function: int = 0,
         kind: int = lib.PUMP_EVENT_KERNEL,
         stream: int = 0,
-        tag: int = 0,
     ) -> int:
         """Learns the next operation; returns UNKNOWN, CONFIRMED or DEVIATED.
 
         Ignores accesses after the first PUMP_MAX_EXTENTS.
         """
         raw = self._operation
-        raw.function, raw.signature, raw.tag = function, signature, tag
+        raw.function, raw.signature = function, signature
         raw.stream, raw.kind = stream, kind
         raw.count = min(len(accesses), lib.PUMP_MAX_EXTENTS)
         for to, access in zip(self._accesses, accesses, strict=False):
@@ -138,9 +135,7 @@ class Learner:
             Access(r.slot, r.generation, r.offset_bytes, r.length_bytes, r.access, bool(r.missing))
             for r in raw.accesses[0 : raw.count]
         )
-        return Predicted(
-            raw.number, raw.signature, raw.function, raw.tag, raw.stream, raw.kind, accesses
-        )
+        return Predicted(raw.number, raw.signature, raw.stream, raw.kind, accesses)
 
     def report(self) -> Any:
         """Returns `struct pump_learner_report`, overwritten by the next call."""

@@ -34,8 +34,8 @@ BELOW: dict[str, set[str]] = {
     },
     "daemon/core": {"shim/include"},
     "daemon/core/extents": {"shim/include", "shim/base"},
-    "daemon/core/predict": {"shim/include"},
-    "daemon/core/timing": {"shim/include"},
+    "daemon/core/predict": {"shim/include", "daemon/core"},
+    "daemon/core/timing": {"shim/include", "daemon/core"},
     "daemon/core/model": {
         *("shim/include", "daemon/core", "daemon/core/extents", "daemon/core/predict"),
         "daemon/core/timing",

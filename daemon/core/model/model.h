@@ -168,26 +168,13 @@ void pump_model_graphs(struct pump_model *model, const uint64_t *executed_seq,
 
 /* ---- expected operations ---- */
 
-/* Blocks of an extent that were discarded since their last use: the first block, the
- * blocks in between, the last block. */
-#define PUMP_FRESH_FIRST 1
-#define PUMP_FRESH 2
-#define PUMP_FRESH_LAST 4
-
-struct pump_model_extent {
-  uint32_t slot, generation;
-  uint64_t offset_bytes, length_bytes;
-  uint32_t fresh; /* PUMP_FRESH_* */
-  uint32_t reserved;
-};
-
 /* Appends an expected operation, after the issued and expected ones. The view shows it
  * like an operation of the window, under its future number. The next issued operation
  * replaces the expected one if it uses the same blocks on the same stream, or if the
  * learner predicted it. Otherwise all expected operations are dropped. Returns 0, or
  * -ENOSPC when the window is full. */
 int pump_model_expect(struct pump_model *model, uint32_t stream,
-                      const struct pump_model_extent *extents, uint32_t count);
+                      const struct pump_access *accesses, uint32_t count);
 void pump_model_expect_nothing(struct pump_model *model);
 
 #define PUMP_LEARN_NOTHING 0

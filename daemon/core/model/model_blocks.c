@@ -37,6 +37,7 @@
 #include <string.h>
 
 #include "model_state.h"
+#include "pump_assert.h"
 
 /* Bound of the votes on the order of idle blocks; half of it changes the order
  * [guessed]. */
@@ -249,9 +250,23 @@ static void leave_age(struct pump_model *m, struct device *device, int32_t block
   b->age_list = AGE_NONE;
 }
 
+/* A bit for each state that may follow a state. */
+#define TO(state) (1u << PUMP_BLOCK_##state)
+static const uint32_t followers[PUMP_BLOCK_STATES] = {
+    [PUMP_BLOCK_FREE] = TO(ABSENT) | TO(HOST) | TO(RESIDENT) | TO(MAYBE_EVICTED),
+    [PUMP_BLOCK_ABSENT] = TO(FREE) | TO(ABSENT) | TO(ARRIVING) | TO(RESIDENT),
+    [PUMP_BLOCK_HOST] = TO(FREE) | TO(ABSENT) | TO(ARRIVING) | TO(RESIDENT),
+    [PUMP_BLOCK_ARRIVING] = TO(FREE) | TO(HOST) | TO(RESIDENT) | TO(MAYBE_EVICTED),
+    [PUMP_BLOCK_RESIDENT] = ~0u,
+    [PUMP_BLOCK_LEAVING] = TO(FREE) | TO(HOST) | TO(RESIDENT) | TO(MAYBE_EVICTED),
+    [PUMP_BLOCK_MAYBE_EVICTED] = ~TO(MAYBE_EVICTED),
+    [PUMP_BLOCK_DISCARDING] = TO(FREE) | TO(ABSENT) | TO(RESIDENT),
+};
+
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state) {
   struct block *b = &m->blocks.all[block];
   struct device *device = &m->devices[b->device];
+  PUMP_ASSERT(followers[b->state] >> state & 1, "a block's states follow each other");
   if (b->state == PUMP_BLOCK_LEAVING && state == PUMP_BLOCK_RESIDENT &&
       b->age_list == AGE_MAYBE_EVICTED)
     state = PUMP_BLOCK_MAYBE_EVICTED; /* not evicted by pump, but maybe by the driver */

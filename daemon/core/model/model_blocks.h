@@ -59,6 +59,13 @@ struct blocks {
   int64_t migrations; /* number of times that a block became resident */
 };
 
+/* Returns whether a transfer of the block is in flight. */
+static inline bool model_is_moving(const struct block *b) {
+  return b->state == PUMP_BLOCK_ARRIVING || b->state == PUMP_BLOCK_LEAVING;
+}
+
+/* Changes the state of a block: all changes pass through here. An assertion checks that the
+ * new state may follow the old one. */
 void model_set_state(struct pump_model *m, int32_t block, uint32_t state);
 /* Counts or lists the block according to its state and its next use. */
 void model_relist(struct pump_model *m, int32_t block);

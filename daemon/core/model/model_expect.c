@@ -13,17 +13,21 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-int model_expect(struct pump_model *m, uint32_t stream,
-                 const struct pump_model_extent *extents, uint32_t count, uint32_t spare) {
+/* Expects an operation, with `spare` more slots for uses than its known accesses need. */
+static bool expect(struct pump_model *m, uint32_t stream,
+                   const struct pump_access *accesses, uint32_t count, uint64_t spare) {
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t found = 0;
-  int64_t most = spare;
-  if (stream >= PUMP_MAX_STREAMS) return -ENOSPC;
-  for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++)
-    if (model_run_of(m, &extents[i], &runs[found])) most += runs[found++].count;
+  int64_t most = (int64_t)spare;
+  if (stream >= PUMP_MAX_STREAMS || spare > USES) return false;
+  for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++) {
+    struct pump_access access = accesses[i];
+    if (access.missing == 0 && model_run_of(m, &access, &runs[found]))
+      most += runs[found++].count;
+  }
   if (m->window.op_head - m->window.op_tail >= OPS ||
       m->window.use_head - m->window.use_tail + most > USES)
-    return -ENOSPC;
+    return false;
   uint64_t seq =
       m->window.added_seq + (uint64_t)(m->window.op_head - m->window.op_issued) + 1;
   struct op *op = model_op_begin(m, seq, stream);
@@ -31,10 +35,17 @@ int model_expect(struct pump_model *m, uint32_t stream,
   op->rank = m->streams.all[stream].issued + m->streams.all[stream].expected++;
   model_op_uses(m, runs, found, NULL);
   model_op_reserve(m, (uint32_t)most - op->uses);
-  return 0;
+  return true;
 }
 
-void model_expect_known(struct pump_model *m, const struct pump_predicted *next) {
+/* Accesses to missing ranges only reserve slots, because only their length is known. Each
+ * access has one spare slot, because it may begin at another offset in its first block. */
+bool model_expect(struct pump_model *m, const struct pump_predicted *next) {
+  uint64_t spare = next->count;
+  for (uint32_t i = 0; i < next->count; i++)
+    if (next->accesses[i].missing != 0)
+      spare += next->accesses[i].length_bytes / PUMP_BLOCK_BYTES + 1;
+  if (!expect(m, next->stream, next->accesses, next->count, spare)) return false;
   uint32_t index = op_index(m->window.op_head - 1);
   struct op *op = &m->window.ops[index];
   op->partial = next->missing != 0;
@@ -42,11 +53,12 @@ void model_expect_known(struct pump_model *m, const struct pump_predicted *next)
   m->expected.predictions[index] = (struct pump_prediction){
       .signature = pump_prediction_word(op->seq, op->stream, next->kind, next->signature),
       .shape = pump_prediction_word(op->seq, op->stream, next->kind, next->key)};
+  return true;
 }
 
 EXPORT int pump_model_expect(struct pump_model *m, uint32_t stream,
-                             const struct pump_model_extent *extents, uint32_t count) {
-  return model_expect(m, stream, extents, count, 0);
+                             const struct pump_access *accesses, uint32_t count) {
+  return expect(m, stream, accesses, count, 0) ? 0 : -ENOSPC;
 }
 
 /* Corrects USE_FRESH when the operation is issued. Only then is it known whether the block

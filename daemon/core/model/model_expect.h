@@ -17,20 +17,13 @@ struct expected {
 
 /* Moves the next expected operation into the window when it has been issued. */
 void model_adopt(struct pump_model *m);
-/* Expects an operation like pump_model_expect, with `spare` slots for unknown uses. */
-int model_expect(struct pump_model *m, uint32_t stream,
-                 const struct pump_model_extent *extents, uint32_t count, uint32_t spare);
-/* Sets how the newest expected operation is recognised when it is issued, and whether it
- * will reach ranges that do not exist yet. */
-void model_expect_known(struct pump_model *m, const struct pump_predicted *next);
-/* Reports an operation with these extents to the learner before it is added. Returns true
- * if it was predicted. */
-bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
-                           uint32_t row, const struct pump_model_extent *extents,
-                           uint32_t count);
+/* Expects a predicted operation like pump_model_expect, with slots for unknown uses.
+ * Returns false if the window is full. */
+bool model_expect(struct pump_model *m, const struct pump_predicted *next);
+/* Reports an operation to the learner before it is added to the window. Returns true if it
+ * was predicted. */
+bool model_learn_operation(struct pump_model *m, const struct pump_operation *op);
 void model_learn_range(struct pump_model *m, uint32_t slot, bool gone);
-void model_learn_shape(struct pump_model *m, uint64_t signature,
-                       const struct pump_params *head);
 void model_learn_loss(struct pump_model *m);
 /* Returns the recent share of operations that the learner predicted with confidence; 0
  * without a learner. */

@@ -17,23 +17,21 @@ static bool is_newer(uint32_t a, uint32_t b) {
 static void alloc_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   uint32_t use = batch->use_begin[row];
   if (use == batch->use_begin[row + 1]) return;
-  struct model_found found = {.slot = batch->slot[use],
-                              .generation = batch->generation[use],
-                              .device = batch->device[row],
-                              .base = batch->function[row],
-                              .length_bytes = batch->length_bytes[use]};
-  const struct range *known = &m->ranges.all[found.slot];
+  const struct pump_range found = {.base = batch->function[row],
+                                   .length_bytes = batch->length_bytes[use],
+                                   .generation = batch->generation[use],
+                                   .device = batch->device[row],
+                                   .range_kind = PUMP_RANGE_CONVERTED};
+  const struct range *known = &m->ranges.all[batch->slot[use]];
   if (known->generation != 0 && !is_newer(found.generation, known->generation)) return;
-  if (found.base >= PUMP_ADDRESS_END || found.length_bytes == 0 ||
-      found.length_bytes >= PUMP_ADDRESS_END)
-    return;
   /* The shim populates a new range while all allocated memory fits. */
   const struct device *device = &m->devices[found.device];
   int64_t blocks = (int64_t)((found.length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
   int64_t others = model_occupied(device) + device->counts[PUMP_BLOCK_HOST] +
                    device->counts[PUMP_BLOCK_ABSENT];
   bool room = device->facts.budget - others >= blocks;
-  model_range_add(m, &found, room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
+  model_range_add(m, batch->slot[use], &found,
+                  room ? PUMP_BLOCK_RESIDENT : PUMP_BLOCK_ABSENT);
 }
 
 static void free_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
@@ -46,74 +44,78 @@ static void free_row(struct pump_model *m, const struct pump_batch *batch, uint3
   known->generation = generation; /* ignore a late ALLOC of this generation */
 }
 
-/* ---- operations ------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------ */
 
-/* Returns the range of a use, or NULL if the known range is another one. */
-static const struct range *range_of(const struct pump_model *m,
-                                    const struct pump_batch *batch, uint32_t use) {
-  const struct range *range = &m->ranges.all[batch->slot[use]];
-  bool known = range->first_block != NONE && range->generation == batch->generation[use] &&
-               batch->offset_bytes[use] < range->length_bytes;
+/* Returns the live range that an access reaches, or NULL: the slot is empty, its range is
+ * another one, or the access begins beyond it. */
+static const struct range *find_range(const struct pump_model *m, uint32_t slot,
+                                      uint32_t generation, uint64_t offset_bytes) {
+  const struct range *range = &m->ranges.all[slot & (PUMP_MAX_RANGES - 1)];
+  bool known = range->first_block != NONE && range->generation == generation &&
+               offset_bytes < range->length_bytes;
   return known ? range : NULL;
 }
 
-/* Applies a row about blocks: blocks of the pool that were freed, discarded or populated
- * again, or blocks without a tensor, as the program's allocator reports. Blocks in flight
- * keep their state until the transfer ends.
+static const struct range *range_of(const struct pump_model *m,
+                                    const struct pump_batch *batch, uint32_t use) {
+  return find_range(m, batch->slot[use], batch->generation[use], batch->offset_bytes[use]);
+}
+
+/* Notes that a discard has executed after the operation `seq` (0: after every issued one).
+ * A later use may have been issued. If it has even executed, faults have brought the
+ * block. */
+static void block_discarded(struct pump_model *m, int32_t block, uint64_t seq) {
+  struct block *b = &m->blocks.all[block];
+  if (seq == 0) b->discarded = true;
+  b->discard_pending = false;
+  model_used_up(m, block, seq == 0 ? PUMP_NOT_NEEDED : seq);
+  bool fresh = b->first != NONE && (m->window.uses[b->first].flags & USE_FRESH) != 0;
+  if (model_is_moving(b) || (!b->discarded && !fresh)) return;
+  model_duplicate_ended(m, block);
+  model_set_state(m, block, PUMP_BLOCK_ABSENT);
+}
+
+/* Applies a row to a block of the pool that was freed, discarded or populated again, or to
+ * a block without a tensor, as the program's allocator reports. A block in flight keeps its
+ * state until the transfer ends.
  *
  * FREED with an operation's number promises a discard after that operation, so the next
  * use is fresh. From the operation's end on, the block is DISCARDING, until DISCARDED
- * with the same number reports the discard's end. A later use may have been issued. If it
- * has even executed, the discard has ended and faults have brought the block.
+ * with the same number reports the discard's end.
  */
-static void blocks_use(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
-                       uint32_t use) {
-  const struct range *range = range_of(m, batch, use);
-  if (range == NULL) return;
-  uint64_t offset = range->lead_bytes + batch->offset_bytes[use];
-  uint64_t end = offset + batch->length_bytes[use];
-  uint64_t first = (offset + PUMP_BLOCK_BYTES - 1) >> 21, last = end >> 21;
-  uint16_t kind = batch->kind[row];
-  for (uint64_t i = first; i < last && i < (uint64_t)range->blocks; i++) {
-    int32_t block = range->first_block + (int32_t)i;
-    uint32_t state = m->blocks.all[block].state;
-    if (kind == PUMP_EVENT_DEAD) {
-      model_set_dead(m, block);
-      continue;
-    }
-    if (kind == PUMP_EVENT_FREED && batch->seq[row] != 0) {
-      m->blocks.all[block].discarded = true;
-      if (!model_ends(m, block)) model_discarding(m, block, batch->seq[row]);
-      continue;
-    }
-    if (kind == PUMP_EVENT_FREED) {
-      model_set_discard_pending(m, block);
-      continue;
-    }
-    if (kind == PUMP_EVENT_POPULATED) {
-      if (state != PUMP_BLOCK_ARRIVING && state != PUMP_BLOCK_LEAVING)
-        model_set_state(m, block, PUMP_BLOCK_RESIDENT);
-      continue;
-    }
-    uint64_t behind = batch->seq[row];
-    struct block *b = &m->blocks.all[block];
-    if (behind == 0) b->discarded = true;
-    b->discard_pending = false;
-    model_used_up(m, block, behind == 0 ? PUMP_NOT_NEEDED : behind);
-    if (state == PUMP_BLOCK_ARRIVING || state == PUMP_BLOCK_LEAVING) continue;
-    bool fresh = b->first != NONE && (m->window.uses[b->first].flags & USE_FRESH) != 0;
-    if (!b->discarded && !fresh) continue;
-    model_duplicate_ended(m, block);
-    model_set_state(m, block, PUMP_BLOCK_ABSENT);
+static void block_row(struct pump_model *m, uint16_t kind, uint64_t seq, int32_t block) {
+  struct block *b = &m->blocks.all[block];
+  if (kind == PUMP_EVENT_DEAD) {
+    model_set_dead(m, block);
+  } else if (kind == PUMP_EVENT_POPULATED) {
+    if (!model_is_moving(b)) model_set_state(m, block, PUMP_BLOCK_RESIDENT);
+  } else if (kind == PUMP_EVENT_DISCARDED) {
+    block_discarded(m, block, seq);
+  } else if (seq == 0) {
+    model_set_discard_pending(m, block);
+  } else {
+    b->discarded = true;
+    if (!model_ends(m, block)) model_discarding(m, block, seq);
   }
 }
 
+/* Applies a row about blocks to all whole blocks of its uses. */
 static void blocks_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
-  bool ordered = batch->kind[row] == PUMP_EVENT_FREED && batch->seq[row] != 0;
-  if (ordered) m->streams.discard_stream = batch->stream[row];
-  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++)
-    blocks_use(m, batch, row, use);
+  uint16_t kind = batch->kind[row];
+  uint64_t seq = batch->seq[row];
+  if (kind == PUMP_EVENT_FREED && seq != 0) m->streams.discard_stream = batch->stream[row];
+  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++) {
+    const struct range *range = range_of(m, batch, use);
+    if (range == NULL) continue;
+    uint64_t offset = range->lead_bytes + batch->offset_bytes[use];
+    uint64_t end = (offset + batch->length_bytes[use]) >> 21;
+    for (uint64_t i = (offset + PUMP_BLOCK_BYTES - 1) >> 21;
+         i < end && i < (uint64_t)range->blocks; i++)
+      block_row(m, kind, seq, range->first_block + (int32_t)i);
+  }
 }
+
+/* ---- operations -------------------------------------------------------------------- */
 
 /* Estimates how many bytes a kernel uses after each of its pointers. */
 static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
@@ -137,59 +139,91 @@ static void measure(struct pump_model *m, struct pump_batch *batch, uint32_t row
   for (uint32_t i = 0; i < count; i++) batch->length_bytes[place[i]] = length_bytes[i];
 }
 
-/* Returns the extent's length, cut at its range's end. */
-static uint64_t within(const struct pump_model *m, const struct pump_model_extent *extent) {
-  uint64_t left = m->ranges.all[extent->slot].length_bytes - extent->offset_bytes;
-  return extent->length_bytes < left ? extent->length_bytes : left;
-}
-
-bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
+bool model_run_of(const struct pump_model *m, struct pump_access *access,
                   struct model_run *run) {
-  const struct range *range = &m->ranges.all[extent->slot & (PUMP_MAX_RANGES - 1)];
-  uint64_t offset = range->lead_bytes + extent->offset_bytes;
-  if (range->first_block == NONE || range->generation != extent->generation ||
-      extent->offset_bytes >= range->length_bytes || extent->length_bytes == 0)
-    return false;
-  uint64_t begin = offset >> 21, end = ((offset + within(m, extent) - 1) >> 21) + 1;
-  *run = (struct model_run){.first = range->first_block + (int32_t)begin,
-                            .count = (int32_t)(end - begin),
-                            .fresh = extent->fresh};
+  const struct range *range =
+      find_range(m, access->slot, access->generation, access->offset_bytes);
+  if (range == NULL || access->length_bytes == 0) return false;
+  uint64_t left_bytes = range->length_bytes - access->offset_bytes;
+  if (access->length_bytes > left_bytes) access->length_bytes = left_bytes;
+  uint64_t begin = range->lead_bytes + access->offset_bytes;
+  uint64_t first = begin >> 21, last = (begin + access->length_bytes - 1) >> 21;
+  *run = (struct model_run){.first = range->first_block + (int32_t)first,
+                            .count = (int32_t)(last - first) + 1,
+                            .fresh = access->access};
   return true;
 }
 
-static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
-  uint64_t seq = batch->seq[row];
-  if (seq >= PUMP_NOT_NEEDED) return; /* not a valid number */
-  if (batch->kind[row] == PUMP_EVENT_KERNEL) measure(m, batch, row);
-  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
-  struct model_run runs[PUMP_MAX_EXTENTS];
-  uint32_t count = 0;
-  for (uint32_t use = batch->use_begin[row]; use < batch->use_begin[row + 1]; use++) {
-    struct pump_model_extent extent = {.slot = batch->slot[use],
-                                       .generation = batch->generation[use],
-                                       .offset_bytes = batch->offset_bytes[use],
-                                       .length_bytes = batch->length_bytes[use]};
-    struct model_run run;
-    if (!model_run_of(m, &extent, &run)) continue;
-    extent.length_bytes = within(m, &extent);
-    if (batch->kind[row] != PUMP_EVENT_KERNEL)
-      pump_extents_bytes(m->extents, extent.slot, extent.generation, extent.offset_bytes,
-                         extent.length_bytes);
-    if (count == PUMP_MAX_EXTENTS) continue;
-    model_note_fresh(m, &run);
-    extent.fresh = run.fresh;
-    extents[count] = extent;
-    runs[count++] = run;
-  }
-  bool predicted = model_learn_operation(m, batch, row, extents, count);
-  model_op_add(m, seq, batch->stream[row], runs, count, predicted);
-  if (batch->dropped[row] != 0) model_op_truncated(m, count, batch->dropped[row]);
-  if (m->graphs.count != 0) model_graph_weigh(m, seq);
-  if (m->timing != NULL) model_time_issued(m, batch, row, extents, count);
-  if (seq > m->totals.observed_seq) m->totals.observed_seq = seq;
+/* Returns PUMP_FRESH_* of the run's blocks: of the first, a sample of those in between, the
+ * last. */
+static uint32_t freshness(const struct pump_model *m, const struct model_run *run) {
+  const struct block *first = &m->blocks.all[run->first];
+  return (first->discarded ? PUMP_FRESH_FIRST : 0) |
+         (first[run->count / 2].discarded ? PUMP_FRESH : 0) |
+         (first[run->count - 1].discarded ? PUMP_FRESH_LAST : 0);
 }
 
-/* ---- input of the learners --------------------------------------------------------- */
+/* Hands the operation to each consumer in turn: extents (a kernel's are estimated before
+ * its operation is complete), history, window, time. `runs`: the blocks of its accesses. */
+static void apply(struct pump_model *m, const struct pump_operation *op,
+                  const struct model_run *runs) {
+  for (uint32_t i = 0; op->kind != PUMP_EVENT_KERNEL && i < op->count; i++)
+    pump_extents_bytes(m->extents, op->accesses[i].slot, op->accesses[i].generation,
+                       op->accesses[i].offset_bytes, op->accesses[i].length_bytes);
+  bool predicted = model_learn_operation(m, op);
+  model_op_add(m, op, runs, predicted);
+  model_graph_weigh(m, op->seq);
+  if (m->timing != NULL) timing_issued(m->timing, op, m->totals.window_depth);
+  if (op->seq > m->totals.observed_seq) m->totals.observed_seq = op->seq;
+}
+
+/* Makes the operation of a row, with its accesses to live ranges, and applies it. */
+static void operation_row(struct pump_model *m, struct pump_batch *batch, uint32_t row) {
+  struct pump_access accesses[PUMP_MAX_EXTENTS];
+  struct model_run runs[PUMP_MAX_EXTENTS];
+  struct pump_operation op = {.seq = batch->seq[row],
+                              .issued_ns = batch->time_ns[row],
+                              .function = batch->function[row],
+                              .signature = batch->signature[row],
+                              .stream = batch->stream[row],
+                              .kind = batch->kind[row],
+                              .dropped = batch->dropped[row],
+                              .accesses = accesses};
+  if (op.seq >= PUMP_NOT_NEEDED) return; /* not a valid number */
+  if (op.kind == PUMP_EVENT_KERNEL) measure(m, batch, row);
+  for (uint32_t use = batch->use_begin[row];
+       use < batch->use_begin[row + 1] && op.count < PUMP_MAX_EXTENTS; use++) {
+    struct pump_access *access = &accesses[op.count];
+    *access = (struct pump_access){.slot = batch->slot[use],
+                                   .generation = batch->generation[use],
+                                   .offset_bytes = batch->offset_bytes[use],
+                                   .length_bytes = batch->length_bytes[use]};
+    if (!model_run_of(m, access, &runs[op.count])) continue;
+    access->access = freshness(m, &runs[op.count]);
+    op.count++;
+  }
+  apply(m, &op, runs);
+}
+
+/* ---- other rows ---------------------------------------------------------------------- */
+
+static void sync_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  const struct timing_wait wait = {.seq = batch->seq[row],
+                                   .began_ns = batch->signature[row],
+                                   .ended_ns = batch->time_ns[row],
+                                   .stream = batch->stream[row]};
+  if (m->timing != NULL) timing_waited(m->timing, &wait);
+}
+
+static void graph_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
+  uint64_t first = batch->seq[row], count = batch->signature[row];
+  const struct graph_launch launch = {.first = first,
+                                      .last = first + count - 1,
+                                      .executable = batch->function[row],
+                                      .stream = batch->stream[row]};
+  if (m->timing != NULL) timing_graph(m->timing, first, count, launch.executable);
+  model_graph_add(m, &launch);
+}
 
 static void params_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
   struct pump_params head;
@@ -199,7 +233,9 @@ static void params_row(struct pump_model *m, const struct pump_batch *batch, uin
   memcpy(&head, payload, sizeof head);
   uint32_t there = bytes - (uint32_t)sizeof head;
   if (head.parameter_bytes < there) there = head.parameter_bytes;
-  model_learn_shape(m, batch->signature[row], &head);
+  if (m->expected.learner != NULL)
+    pump_learner_shape(m->expected.learner, batch->signature[row], head.identity, head.grid,
+                       head.block);
   if (m->timing != NULL) timing_params(m->timing, batch->signature[row], &head);
   pump_extents_params(m->extents, batch->function[row], batch->signature[row], head.grid,
                       head.block, payload + sizeof head, there);
@@ -214,16 +250,15 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       operation_row(m, batch, row);
       break;
     case PUMP_EVENT_TIMED:
+      if (m->timing != NULL)
+        timing_timed(m->timing, batch->seq[row], batch->signature[row],
+                     batch->time_ns[row]);
+      break;
     case PUMP_EVENT_SYNC:
-      model_time_row(m, batch, row);
+      sync_row(m, batch, row);
       break;
     case PUMP_EVENT_GRAPH:
-      model_time_row(m, batch, row);
-      model_graph_add(
-          m, &(struct graph_launch){.first = batch->seq[row],
-                                    .last = batch->seq[row] + batch->signature[row] - 1,
-                                    .executable = batch->function[row],
-                                    .stream = batch->stream[row]});
+      graph_row(m, batch, row);
       break;
     case PUMP_EVENT_ALLOC:
       model_deviate(m);

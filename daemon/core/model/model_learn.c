@@ -15,8 +15,6 @@
 /* Iterations ahead that are expected. A single one would not show when its memory becomes
  * free again [derived]. */
 #define HORIZON_PERIODS 2
-/* PUMP_FRESH_* are above the bits of PUMP_ACCESS_* in the learner's `access` [derived]. */
-#define FRESH_SHIFT 8
 
 EXPORT int pump_model_learn(struct pump_model *m, uint32_t wanted) {
   if ((wanted != 0) == (m->expected.learner != NULL)) return 0;
@@ -59,24 +57,9 @@ EXPORT void pump_model_schedule(struct pump_model *m, uint32_t arrivals) {
 
 /* ---- input of the learner ---------------------------------------------------------- */
 
-bool model_learn_operation(struct pump_model *m, const struct pump_batch *batch,
-                           uint32_t row, const struct pump_model_extent *extents,
-                           uint32_t count) {
-  struct pump_access accesses[PUMP_MAX_EXTENTS];
+bool model_learn_operation(struct pump_model *m, const struct pump_operation *op) {
   if (m->expected.learner == NULL) return false;
-  for (uint32_t i = 0; i < count; i++)
-    accesses[i] = (struct pump_access){.slot = extents[i].slot,
-                                       .generation = extents[i].generation,
-                                       .offset_bytes = extents[i].offset_bytes,
-                                       .length_bytes = extents[i].length_bytes,
-                                       .access = extents[i].fresh << FRESH_SHIFT};
-  struct pump_learner_operation operation = {.function = batch->function[row],
-                                             .signature = batch->signature[row],
-                                             .stream = batch->stream[row],
-                                             .kind = batch->kind[row],
-                                             .count = count,
-                                             .accesses = accesses};
-  int result = pump_learner_see(m->expected.learner, &operation);
+  int result = pump_learner_see(m->expected.learner, op);
   if (result == PUMP_LEARNER_DEVIATED) pump_model_expect_nothing(m);
   return result == PUMP_LEARNER_CONFIRMED;
 }
@@ -88,13 +71,6 @@ void model_learn_range(struct pump_model *m, uint32_t slot, bool gone) {
     pump_learner_free(m->expected.learner, slot, range->generation);
   else
     pump_learner_alloc(m->expected.learner, slot, range->generation, range->length_bytes);
-}
-
-void model_learn_shape(struct pump_model *m, uint64_t signature,
-                       const struct pump_params *head) {
-  if (m->expected.learner == NULL) return;
-  pump_learner_shape(m->expected.learner, signature, head->identity, head->grid,
-                     head->block);
 }
 
 void model_learn_loss(struct pump_model *m) {
@@ -118,31 +94,11 @@ static uint32_t horizon(const struct pump_model *m) {
   return most < OPS ? (uint32_t)most : OPS;
 }
 
-/* Expects the operation predicted after `index` others. Accesses to missing ranges only
- * reserve slots, because only their length is known. Each access has one spare slot,
- * because it may begin at another offset in its first block. */
+/* Expects the operation predicted after `index` others. */
 static bool expect_next(struct pump_model *m, uint32_t index) {
-  struct pump_model_extent extents[PUMP_MAX_EXTENTS];
   struct pump_predicted next;
-  if (pump_learner_next(m->expected.learner, index, &next) != 0) return false;
-  uint32_t known = 0;
-  uint64_t spare = next.count;
-  for (uint32_t i = 0; i < next.count; i++) {
-    if (next.accesses[i].missing) {
-      spare += next.accesses[i].length_bytes / PUMP_BLOCK_BYTES + 1;
-      continue;
-    }
-    extents[known++] =
-        (struct pump_model_extent){.slot = next.accesses[i].slot,
-                                   .generation = next.accesses[i].generation,
-                                   .offset_bytes = next.accesses[i].offset_bytes,
-                                   .length_bytes = next.accesses[i].length_bytes,
-                                   .fresh = next.accesses[i].access >> FRESH_SHIFT};
-  }
-  if (spare > USES) return false;
-  if (model_expect(m, next.stream, extents, known, (uint32_t)spare) != 0) return false;
-  model_expect_known(m, &next);
-  return true;
+  return pump_learner_next(m->expected.learner, index, &next) == 0 &&
+         model_expect(m, &next);
 }
 
 EXPORT uint32_t pump_model_predict(struct pump_model *m, uint32_t most) {

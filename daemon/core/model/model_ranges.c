@@ -88,10 +88,18 @@ void model_range_remove(struct pump_model *m, uint32_t slot) {
   m->totals.ranges--;
 }
 
-void model_range_add(struct pump_model *m, const struct model_found *found,
+static bool plausible(const struct pump_range *range) {
+  bool kind =
+      range->range_kind == PUMP_RANGE_CONVERTED || range->range_kind == PUMP_RANGE_MANAGED;
+  return kind && range->device < PUMP_MAX_DEVICES && range->length_bytes > 0 &&
+         range->length_bytes < PUMP_ADDRESS_END && range->base < PUMP_ADDRESS_END;
+}
+
+void model_range_add(struct pump_model *m, uint32_t slot, const struct pump_range *found,
                      uint32_t state) {
-  struct range *range = &m->ranges.all[found->slot];
-  model_range_remove(m, found->slot);
+  struct range *range = &m->ranges.all[slot];
+  if (!plausible(found)) return;
+  model_range_remove(m, slot);
   uint64_t lead_bytes = found->base % PUMP_BLOCK_BYTES;
   uint64_t blocks =
       (lead_bytes + found->length_bytes + PUMP_BLOCK_BYTES - 1) / PUMP_BLOCK_BYTES;
@@ -114,26 +122,18 @@ void model_range_add(struct pump_model *m, const struct model_found *found,
                                           .first = NONE,
                                           .last = NONE,
                                           .issued = NONE,
-                                          .slot = found->slot,
+                                          .slot = slot,
                                           .device = (uint8_t)found->device,
                                           .state = PUMP_BLOCK_FREE};
     model_set_state(m, block, state);
   }
   m->totals.ranges++;
-  pump_extents_segment(m->extents, found->slot, found->generation, found->base,
+  pump_extents_segment(m->extents, slot, found->generation, found->base,
                        found->length_bytes);
-  model_learn_range(m, found->slot, false);
+  model_learn_range(m, slot, false);
 }
 
 /* ---- resynchronisation --------------------------------------------------------------- */
-
-static bool plausible(const struct pump_range *range) {
-  bool kind =
-      range->range_kind == PUMP_RANGE_CONVERTED || range->range_kind == PUMP_RANGE_MANAGED;
-  return kind && range->generation != 0 && range->device < PUMP_MAX_DEVICES &&
-         range->length_bytes > 0 && range->length_bytes < PUMP_ADDRESS_END &&
-         range->base < PUMP_ADDRESS_END;
-}
 
 static bool known(const struct pump_model *m, uint32_t slot, uint32_t generation) {
   const struct range *range = &m->ranges.all[slot];
@@ -147,22 +147,18 @@ EXPORT void pump_model_resync(struct pump_model *m, uint32_t count, const uint32
   uint32_t next = 0; /* `slots` is ascending */
   for (uint32_t slot = 0; slot < PUMP_MAX_RANGES; slot++) {
     while (next < count && slots[next] < slot) next++;
-    bool listed = next < count && slots[next] == slot && plausible(&ranges[next]);
+    bool listed = next < count && slots[next] == slot && ranges[next].generation != 0 &&
+                  plausible(&ranges[next]);
     if (m->ranges.all[slot].first_block != NONE &&
         !(listed && known(m, slot, ranges[next].generation)))
       model_range_remove(m, slot);
     if (!listed || m->ranges.all[slot].first_block != NONE) continue;
     const struct pump_range *range = &ranges[next];
-    struct model_found found = {.slot = slot,
-                                .generation = range->generation,
-                                .device = range->device,
-                                .base = range->base,
-                                .length_bytes = range->length_bytes};
     /* Ranges older than this worker may be resident, as far as the budget allows. */
     const struct device *device = &m->devices[range->device];
     int64_t blocks = (int64_t)((range->length_bytes + PUMP_BLOCK_BYTES - 1) >> 21);
     bool room = device->facts.budget - model_occupied(device) >= blocks;
-    model_range_add(m, &found, room ? PUMP_BLOCK_MAYBE_EVICTED : PUMP_BLOCK_HOST);
+    model_range_add(m, slot, range, room ? PUMP_BLOCK_MAYBE_EVICTED : PUMP_BLOCK_HOST);
   }
 }
 

@@ -39,12 +39,10 @@ static inline struct model_span model_span(const struct range *range, int32_t fi
   return (struct model_span){begin, end - begin};
 }
 
-struct model_found {
-  uint32_t slot, generation, device;
-  uint64_t base, length_bytes;
-};
-/* Tracks a range; forgets the slot's previous range. */
-void model_range_add(struct pump_model *m, const struct model_found *found, uint32_t state);
+/* Tracks a range, whose blocks begin in `state`; forgets the slot's previous range. Ignores
+ * a range that cannot exist. */
+void model_range_add(struct pump_model *m, uint32_t slot, const struct pump_range *found,
+                     uint32_t state);
 void model_range_remove(struct pump_model *m, uint32_t slot);
 
 #endif

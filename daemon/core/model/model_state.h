@@ -30,12 +30,6 @@ struct pump_model {
   uint64_t *arrived_ns;       /* by block: when a transfer last brought it */
 };
 
-/* Passes a new operation of the window to the time tracking. */
-void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
-                       const struct pump_model_extent *extents, uint32_t count);
-/* Passes a row with times to the time tracking. */
-void model_time_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row);
-
 /* Notes an unpredicted event, which may invalidate schedules. */
 static inline void model_deviate(struct pump_model *m) {
   m->schedules.changes++;

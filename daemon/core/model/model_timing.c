@@ -59,30 +59,3 @@ EXPORT void pump_model_lost(struct pump_model *m, uint32_t neighbours,
   lost->least_ns = timing_at_most(least_ns, lost->of_ns);
   lost->most_ns = timing_at_most(most_ns, lost->of_ns);
 }
-
-void model_time_issued(struct pump_model *m, const struct pump_batch *batch, uint32_t row,
-                       const struct pump_model_extent *extents, uint32_t count) {
-  uint64_t bytes = 0;
-  if (count == 0 && batch->dropped[row] != 0) m->timing->unknown++;
-  for (uint32_t i = 0; i < count; i++) bytes += extents[i].length_bytes;
-  const struct timing_op op = {.seq = batch->seq[row],
-                               .issued_ns = batch->time_ns[row],
-                               .stream = batch->stream[row]};
-  timing_issued(m->timing, &op, batch->kind[row], batch->signature[row], bytes,
-                m->totals.window_depth);
-}
-
-void model_time_row(struct pump_model *m, const struct pump_batch *batch, uint32_t row) {
-  uint64_t seq = batch->seq[row], time_ns = batch->time_ns[row],
-           word = batch->signature[row];
-  if (m->timing == NULL) return;
-  if (batch->kind[row] == PUMP_EVENT_GRAPH)
-    timing_graph(m->timing, seq, word, batch->function[row]);
-  else if (batch->kind[row] == PUMP_EVENT_TIMED)
-    timing_timed(m->timing, seq, word, time_ns);
-  else if (batch->kind[row] == PUMP_EVENT_SYNC)
-    timing_waited(m->timing, &(struct timing_wait){.seq = seq,
-                                                   .began_ns = word,
-                                                   .ended_ns = time_ns,
-                                                   .stream = batch->stream[row]});
-}

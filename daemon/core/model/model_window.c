@@ -197,6 +197,11 @@ static void drop_idle_streams(struct pump_model *m) {
   m->streams.busy_count = kept;
 }
 
+void model_retired(struct pump_model *m) {
+  drop_idle_streams(m);
+  update_devices_after_retirement(m);
+}
+
 EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_seq,
                                 uint32_t stride) {
   uint64_t before = m->totals.operations;
@@ -204,18 +209,11 @@ EXPORT void pump_model_progress(struct pump_model *m, const uint64_t *executed_s
     uint32_t index = m->streams.busy[i];
     retire_stream(m, index, PUMP_LOAD(&executed_seq[(size_t)index * stride]));
   }
-  if (m->totals.operations == before) return;
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
+  if (m->totals.operations != before) model_retired(m);
 }
 
 void model_retire_head(struct pump_model *m, uint32_t stream) {
   retire_head(m, &m->streams.all[stream]);
-}
-
-void model_retired(struct pump_model *m) {
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
 }
 
 EXPORT void pump_model_forget_window(struct pump_model *m) {
@@ -223,8 +221,7 @@ EXPORT void pump_model_forget_window(struct pump_model *m) {
   model_deviate(m);
   for (uint32_t i = 0; i < m->streams.busy_count; i++)
     retire_stream(m, m->streams.busy[i], UINT64_MAX);
-  drop_idle_streams(m);
-  update_devices_after_retirement(m);
+  model_retired(m);
 }
 
 /* ---- appending ---------------------------------------------------------------------- */
@@ -263,52 +260,53 @@ static void link_to_stream(struct pump_model *m, struct op *op) {
   m->totals.larger += op->larger;
 }
 
-/* Notes which blocks of the run were discarded since their last use: the first, a sample
- * of those in between, the last. */
-void model_note_fresh(const struct pump_model *m, struct model_run *run) {
-  const struct block *first = &m->blocks.all[run->first], *last = first + run->count - 1;
-  run->fresh = 0;
-  if (first->discarded) run->fresh |= PUMP_FRESH_FIRST;
-  if (last->discarded) run->fresh |= PUMP_FRESH_LAST;
-  if (first[run->count / 2].discarded) run->fresh |= PUMP_FRESH;
-}
-
-void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count, bool predicted) {
-  uint64_t access_hash = model_access_hash(stream, runs, count);
-  if (m->window.op_issued < m->window.op_head) {
-    struct op *next = &m->window.ops[op_index(m->window.op_issued)];
-    bool right = next->access_hash == access_hash, same = right;
-    if (!same && predicted && next->stream == stream && next->seq == seq) {
-      same = model_op_replace(m, runs, count);
-      m->schedules.deviations++;
-    }
-    if (same && next->seq == seq) {
-      next->access_hash = access_hash;
-      m->totals.predicted += right;
-      model_adopt(m);
-      link_to_stream(m, next);
-      return;
-    }
-    pump_model_expect_nothing(m);
+/* Issues the next expected operation if the issued one matches it. */
+static bool issue_expected(struct pump_model *m, const struct pump_operation *issued,
+                           const struct model_run *runs, uint64_t access_hash,
+                           bool predicted) {
+  struct op *next = &m->window.ops[op_index(m->window.op_issued)];
+  bool right = next->access_hash == access_hash, same = right;
+  if (!same && predicted && next->stream == issued->stream && next->seq == issued->seq) {
+    same = model_op_replace(m, runs, issued->count);
+    m->schedules.deviations++;
   }
-  while (m->window.op_head - m->window.op_tail >= OPS) lose_oldest(m);
-  struct op *op = model_op_begin(m, seq, stream);
-  m->window.op_issued++;
-  op->access_hash = access_hash;
-  link_to_stream(m, op);
-  model_op_uses(m, runs, count, lose_another);
-  m->totals.larger += op->larger;
+  if (!same || next->seq != issued->seq) return false;
+  next->access_hash = access_hash;
+  m->totals.predicted += right;
+  model_adopt(m);
+  link_to_stream(m, next);
+  return true;
 }
 
-void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t dropped) {
+/* Notes that the newest operation used more memory than its record names, so the resident
+ * blocks after it are unknown. Estimates the size of the dropped accesses from the recorded
+ * ones. If it is large, nothing is expected for two iterations. */
+static void note_truncated(struct pump_model *m, const struct pump_operation *issued) {
   uint32_t index = op_index(m->window.op_issued - 1);
   struct op *op = &m->window.ops[index];
   op->args_truncated = true;
-  int64_t alike = recorded > 0 ? (int64_t)op->uses * dropped / recorded : 0;
+  int64_t alike =
+      issued->count > 0 ? (int64_t)op->uses * issued->dropped / issued->count : 0;
   if (!model_is_share(m, index, alike, TRUNCATED_PERCENT)) return;
   m->window.args_truncated_seq = op->seq;
   pump_model_expect_nothing(m);
+}
+
+void model_op_add(struct pump_model *m, const struct pump_operation *issued,
+                  const struct model_run *runs, bool predicted) {
+  uint64_t access_hash = model_access_hash(issued->stream, runs, issued->count);
+  bool expects = m->window.op_issued < m->window.op_head;
+  if (!expects || !issue_expected(m, issued, runs, access_hash, predicted)) {
+    if (expects) pump_model_expect_nothing(m);
+    while (m->window.op_head - m->window.op_tail >= OPS) lose_oldest(m);
+    struct op *op = model_op_begin(m, issued->seq, issued->stream);
+    m->window.op_issued++;
+    op->access_hash = access_hash;
+    link_to_stream(m, op);
+    model_op_uses(m, runs, issued->count, lose_another);
+    m->totals.larger += op->larger;
+  }
+  if (issued->dropped != 0) note_truncated(m, issued);
 }
 
 void model_discarding(struct pump_model *m, int32_t block, uint64_t seq) {

@@ -99,21 +99,16 @@ static inline int32_t use_index(int64_t position) {
 
 /* ---- adding and retiring operations (model_window.c) ---- */
 
-/* Finds the blocks of an extent. Returns false if the extent is empty, begins beyond its
- * range, or the tracked range in that slot is another one. */
-bool model_run_of(const struct pump_model *m, const struct pump_model_extent *extent,
+/* Finds the blocks of an access, and cuts it at its range's end. Returns false if it is
+ * empty, begins beyond its range, or the tracked range in that slot is another one. */
+bool model_run_of(const struct pump_model *m, struct pump_access *access,
                   struct model_run *run);
-/* Sets run->fresh: which of its adjacent blocks were discarded since their last use. */
-void model_note_fresh(const struct pump_model *m, struct model_run *run);
-/* Adds an issued operation that uses these runs of blocks. If it matches the next
- * expected operation, it takes its slot; otherwise all expected operations are dropped.
- * `predicted`: the learner predicted the operation, whatever blocks it uses. */
-void model_op_add(struct pump_model *m, uint64_t seq, uint32_t stream,
-                  const struct model_run *runs, uint32_t count, bool predicted);
-/* Notes that the newest operation used `dropped` more runs than `recorded`, so the
- * resident blocks after it are unknown. Estimates the size of the dropped runs from the
- * recorded ones. If it is large, nothing is expected for two iterations. */
-void model_op_truncated(struct pump_model *m, uint32_t recorded, uint32_t dropped);
+/* Adds an issued operation that uses these runs of blocks, one for each access. If it
+ * matches the next expected operation, it takes its slot; otherwise all expected operations
+ * are dropped. `predicted`: the learner predicted the operation, whatever blocks it uses.
+ */
+void model_op_add(struct pump_model *m, const struct pump_operation *op,
+                  const struct model_run *runs, bool predicted);
 /* Notes a discard of the block after its newest issued use. Returns false if all issued
  * uses have executed. */
 bool model_ends(struct pump_model *m, int32_t block);

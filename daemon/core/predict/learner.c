@@ -63,7 +63,6 @@ EXPORT struct pump_learner *pump_learner_new(uint32_t capacity) {
   }
   for (uint32_t i = 0; i < PUMP_MAX_STREAMS; i++) l->streams[i].last = NEVER;
   l->resume.front = NEVER;
-  l->iterations.began = NEVER;
   return l;
 }
 
@@ -99,7 +98,7 @@ EXPORT void pump_learner_shape(struct pump_learner *l, uint64_t signature,
   *shape_for(l, signature) = (struct shape){signature, key, l->head + 1};
 }
 
-static uint64_t key_of(struct pump_learner *l, const struct pump_learner_operation *op) {
+static uint64_t key_of(struct pump_learner *l, const struct pump_operation *op) {
   if (op->signature != 0) {
     struct shape *shape = shape_for(l, op->signature);
     if (shape->signature == op->signature) {
@@ -135,16 +134,14 @@ static void extend(struct pump_learner *l, struct stream_state *state, uint64_t 
   }
 }
 
-static void append(struct pump_learner *l, const struct pump_learner_operation *op,
-                   uint64_t key, uint32_t stream) {
+static void append(struct pump_learner *l, const struct pump_operation *op, uint64_t key,
+                   uint32_t stream) {
   struct stream_state *state = &l->streams[stream];
   uint64_t number = l->head++;
   uint32_t count = op->count < PUMP_MAX_EXTENTS ? op->count : PUMP_MAX_EXTENTS;
   struct history_entry *entry = learner_entry(l, number);
   *entry = (struct history_entry){.key = key,
                                   .signature = op->signature,
-                                  .function = op->function,
-                                  .tag = op->tag,
                                   .first_access = l->access_head,
                                   .next = NEVER,
                                   .before = l->torn ? TORN : learner_branch_name(state),
@@ -181,8 +178,7 @@ static void count(struct pump_learner *l, int result, bool offered) {
   totals->confidence += ((right ? 1.0 : 0.0) - totals->confidence) / LATELY;
 }
 
-int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
-                uint64_t key) {
+int learner_saw(struct pump_learner *l, const struct pump_operation *op, uint64_t key) {
   uint32_t stream = op->stream & (PUMP_MAX_STREAMS - 1);
   uint64_t number = l->head;
   uint32_t branch = learner_branch_name(&l->streams[stream]);
@@ -212,12 +208,10 @@ int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
     if (l->match.front < l->oldest) l->match.on = false; /* forgotten */
   }
   count(l, result, offered);
-  learner_iteration(l, key);
   return result;
 }
 
-EXPORT int pump_learner_see(struct pump_learner *l,
-                            const struct pump_learner_operation *op) {
+EXPORT int pump_learner_see(struct pump_learner *l, const struct pump_operation *op) {
   uint64_t key = key_of(l, op);
   learner_note(
       l,
@@ -245,22 +239,16 @@ void learner_tear(struct pump_learner *l) {
     l->streams[i].last = NEVER;
     memset(l->streams[i].contexts, 0, sizeof l->streams[i].contexts);
   }
-  l->iterations.began = NEVER;
   l->torn = true;
   l->totals.lost++;
 }
 
 EXPORT void pump_learner_report(const struct pump_learner *l,
                                 struct pump_learner_report *report) {
-  const struct iterations *iterations = &l->iterations;
   *report = l->totals;
   report->seen = l->head;
   report->period = l->match.on ? learner_period(l) : 0;
   if (l->match.on && l->match.front < l->recalled && l->recalled_period != 0)
     report->period = l->recalled_period;
   report->epoch = l->epochs;
-  report->iterations = iterations->whole;
-  report->position = iterations->began == NEVER ? 0 : l->head - iterations->began;
-  report->kind = iterations->kind;
-  report->kinds = iterations->kinds;
 }

@@ -17,7 +17,7 @@
 #ifndef PUMP_LEARNER_H
 #define PUMP_LEARNER_H
 
-#include <stdint.h>
+#include "daemon/core/operation.h"
 
 /* cffi: begin */
 
@@ -32,35 +32,12 @@ struct pump_learner;
 #define PUMP_LEARNER_NOT_ALLOCATED 1 /* its range does not exist yet */
 #define PUMP_LEARNER_ASTRAY 2 /* it keeps reaching memory that nothing else predicts */
 
-/* A part of a range that an operation reaches. In a prediction `missing` is 0, or tells why
- * only the length is known: slot, generation and offset are then an earlier access's. */
-struct pump_access {
-  uint32_t slot;
-  uint32_t generation;
-  uint64_t offset_bytes;
-  uint64_t length_bytes;
-  uint32_t access; /* PUMP_ACCESS_* */
-  uint32_t missing;
-};
-
-/* An operation reported by the shim, in issue order. `accesses` is copied. */
-struct pump_learner_operation {
-  uint64_t function;  /* 0 for copies and memsets */
-  uint64_t signature; /* of the launch, without addresses; 0: none, so the lengths of the
-                         accesses identify it */
-  uint64_t tag;       /* the caller's, returned with predictions */
-  uint32_t stream;
-  uint32_t kind; /* PUMP_EVENT_* */
-  uint32_t count;
-  const struct pump_access *accesses;
-};
-
 /* A predicted operation. `accesses` belongs to the learner and is valid until its next
  * call. */
 struct pump_predicted {
-  uint64_t number;                   /* number of the earlier operation that it repeats */
-  uint64_t signature, function, tag; /* of that operation; parameters that change each
-                                        iteration may change the signature */
+  uint64_t number;    /* number of the earlier operation that it repeats */
+  uint64_t signature; /* of that operation; parameters that change each iteration may
+                         change it */
   uint64_t key;    /* equal at each repetition; for reported launches (pump_learner_shape)
                       the pump_shape of identity, grid and block */
   uint32_t stream; /* stream on which it is expected */
@@ -108,15 +85,10 @@ struct pump_learner_report {
   uint64_t accesses_missed; /* accesses of confirmed operations at other addresses, or
                                predicted as missing */
   uint64_t lost;            /* times that operations were lost */
-  uint64_t period; /* distance to the operation that the newest one repeats; 0: none. In a
-                      recalled log: the longest period that it repeated */
-  uint64_t iterations; /* complete iterations seen */
-  uint64_t position;   /* operations since the current iteration began */
-  uint64_t epoch;      /* increased when a prediction becomes void */
-  uint32_t kind;       /* number of the last complete iteration's kind; equal ones have
-                          equal kinds */
-  uint32_t kinds;      /* number of distinguished kinds */
-  double confidence;   /* recent share of operations that were predicted with confidence */
+  uint64_t period;   /* distance to the operation that the newest one repeats; 0: none. In a
+                        recalled log: the longest period that it repeated */
+  uint64_t epoch;    /* increased when a prediction becomes void */
+  double confidence; /* recent share of operations that were predicted with confidence */
 };
 
 /* Creates a learner for `capacity` operations (a power of two from 2^8 to 2^20) and eight
@@ -132,9 +104,8 @@ void pump_learner_delete(struct pump_learner *learner);
 void pump_learner_shape(struct pump_learner *learner, uint64_t signature, uint64_t identity,
                         const uint32_t grid[3], const uint32_t block[3]);
 
-/* Learns the next issued operation. Returns PUMP_LEARNER_*. */
-int pump_learner_see(struct pump_learner *learner,
-                     const struct pump_learner_operation *operation);
+/* Learns the next issued operation, and copies its accesses. Returns PUMP_LEARNER_*. */
+int pump_learner_see(struct pump_learner *learner, const struct pump_operation *operation);
 
 /* Reports a new range. Ranges that are never reported count as persistent. */
 void pump_learner_alloc(struct pump_learner *learner, uint32_t slot, uint32_t generation,

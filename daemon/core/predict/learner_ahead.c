@@ -68,8 +68,6 @@ EXPORT int pump_learner_next(struct pump_learner *l, uint32_t index,
   *predicted = (struct pump_predicted){
       .number = number,
       .signature = entry->signature,
-      .function = entry->function,
-      .tag = entry->tag,
       .key = entry->key,
       .stream = cursor->epoch == l->match.epoch ? cursor->current : entry->stream,
       .kind = entry->kind,

@@ -59,11 +59,11 @@ void learner_note(struct pump_learner *l, struct pump_learner_step step,
 static void replay_step(struct pump_learner *l, const struct pump_learner_step *step,
                         const struct pump_access *accesses, uint32_t mark) {
   struct pump_access marked[PUMP_MAX_EXTENTS];
-  struct pump_learner_operation op = {.signature = step->signature,
-                                      .stream = step->stream,
-                                      .kind = step->kind,
-                                      .count = step->count,
-                                      .accesses = marked};
+  struct pump_operation op = {.signature = step->signature,
+                              .stream = step->stream,
+                              .kind = step->kind,
+                              .count = step->count,
+                              .accesses = marked};
   switch (step->what) {
   case PUMP_LEARNER_OPERATION:
     for (uint32_t i = 0; i < step->count; i++) {
@@ -112,7 +112,6 @@ EXPORT void pump_learner_recall(struct pump_learner *l,
   learner_end_allocations(l);
   learner_tear(l);
   memset(&l->totals, 0, sizeof l->totals);
-  l->iterations.whole = 0;
 }
 
 EXPORT void pump_learner_take_over(struct pump_learner *l, struct pump_learner *from) {

@@ -55,18 +55,15 @@
 #define ALLOCATIONS 32768u
 #define RELOCATIONS 16384u
 #define SHAPES 32768u
-#define SHAPE_WAYS 8u     /* entries of a set of shapes */
-#define KEY_COUNTS 65536u /* counters of keys, by hash */
-#define KINDS 64u         /* kinds of iterations; further ones share the last entry */
+#define SHAPE_WAYS 8u /* entries of a set of shapes */
 
 /* Replaces a context: operations were lost before. No name of a branch point is 0
  * [derived]. */
 #define TORN 0
 
-/* An operation in the history; one cache line. */
+/* An operation in the history. */
 struct history_entry {
-  uint64_t key;
-  uint64_t signature, function, tag;
+  uint64_t key, signature;
   uint64_t first_access; /* position in the ring of accesses */
   uint64_t next;         /* next operation of its stream, or NEVER */
   uint32_t before;       /* LEVEL_BRANCH context before it, or TORN */
@@ -75,7 +72,6 @@ struct history_entry {
   uint16_t run;   /* hash of the preceding run at its branch point; 0: unknown */
   uint32_t back;  /* distance to the operation that it repeats; 0: none */
 };
-_Static_assert(sizeof(struct history_entry) == 64, "one cache line");
 
 /* The context of a level: hash of `filled` keys, beginning with operation `tail`. */
 struct context {
@@ -162,20 +158,6 @@ struct shape {
   uint64_t used; /* one more than the number of its newest operation; 0: never reported */
 };
 
-struct kind_of {
-  uint64_t sum, count; /* order-independent sum of the iteration's keys; number of such
-                          iterations */
-};
-
-struct iterations {
-  uint64_t anchor; /* key of the operation that begins an iteration; 0: none chosen */
-  uint64_t began;  /* number of the current iteration's first operation, or NEVER */
-  uint64_t period; /* period in which the anchor is unique */
-  uint64_t sum, whole;
-  uint32_t kind, kinds;
-  struct kind_of known[KINDS];
-};
-
 /* The log of the learner's first inputs (learner_log.c). */
 struct event_log {
   struct pump_learner_step *steps; /* NULL: there is no log */
@@ -223,8 +205,6 @@ struct pump_learner {
   uint32_t allocations_now; /* allocations since the newest operation */
   struct pump_access answer[PUMP_MAX_EXTENTS];
   struct shape shapes[SHAPES];
-  struct iterations iterations;
-  uint16_t key_counts[KEY_COUNTS];
   struct pump_learner_report totals;
   struct event_log event_log;
   uint64_t recalled;        /* operations below this number are from another run */
@@ -252,8 +232,7 @@ static inline uint64_t allocation_name(uint32_t slot, uint32_t generation) {
 
 /* ---- handling of input, without the log ---- */
 
-int learner_saw(struct pump_learner *l, const struct pump_learner_operation *op,
-                uint64_t key);
+int learner_saw(struct pump_learner *l, const struct pump_operation *op, uint64_t key);
 void learner_allocated(struct pump_learner *l, uint32_t slot, uint32_t generation,
                        uint64_t length_bytes);
 void learner_freed(struct pump_learner *l, uint32_t slot, uint32_t generation);
@@ -343,9 +322,5 @@ const struct history_entry *learner_source(const struct pump_learner *l, uint64_
  * periods later. */
 void learner_translate(const struct pump_learner *l, const struct pump_access *then,
                        uint64_t rounds, struct pump_access *today);
-
-/* ---- iterations (learner_iterations.c) ---- */
-
-void learner_iteration(struct pump_learner *l, uint64_t key);
 
 #endif

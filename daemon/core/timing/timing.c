@@ -34,17 +34,19 @@ static uint32_t number_of(struct pump_timing *timing, uint32_t stream) {
   return *number;
 }
 
-void timing_issued(struct pump_timing *timing, const struct timing_op *reported,
-                   uint16_t kind, uint64_t signature, uint64_t bytes, uint32_t depth) {
-  struct timing_op op = *reported;
-  const struct timing_shape *known = &timing->shapes[signature & (TIMING_SHAPES - 1)];
+void timing_issued(struct pump_timing *timing, const struct pump_operation *issued,
+                   uint32_t depth) {
+  struct timing_op op = {.seq = issued->seq, .issued_ns = issued->issued_ns};
+  uint64_t bytes = 0, signature = issued->signature;
+  if (issued->count == 0 && issued->dropped != 0) timing->unknown++;
   if (op.seq == 0 || op.issued_ns >= TIMING_END_NS ||
       (timing->next_seq != 0 && op.seq + TIMING_OPS / 2 < timing->next_seq))
     return;
-  op.stream = number_of(timing, op.stream);
-  op.shape =
-      kind == PUMP_EVENT_KERNEL && known->signature == signature ? known->shape : signature;
-  op.shape = timing_mix(op.shape, kind) | 1;
+  for (uint32_t i = 0; i < issued->count; i++) bytes += issued->accesses[i].length_bytes;
+  const struct timing_shape *known = &timing->shapes[signature & (TIMING_SHAPES - 1)];
+  bool shaped = issued->kind == PUMP_EVENT_KERNEL && known->signature == signature;
+  op.stream = number_of(timing, issued->stream);
+  op.shape = timing_mix(shaped ? known->shape : signature, issued->kind) | 1;
   op.bytes = timing_at_most(bytes, UINT64_C(1) << 48);
   op.key = timing_mix(op.shape, bytes >> REACH_SHIFT) | 1;
   op.deep = depth >= DEEP_OPERATIONS;

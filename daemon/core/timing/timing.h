@@ -34,6 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/operation.h"
 #include "pump_abi.h"
 
 /* Entries of tables: the newest are kept, and the oldest are forgotten. Each answer replays
@@ -204,9 +205,9 @@ static inline uint64_t timing_mix(uint64_t hash, uint64_t word) {
 
 void timing_params(struct pump_timing *timing, uint64_t signature,
                    const struct pump_params *head);
-/* Notes an issued operation. `depth`: earlier operations that have not executed. */
-void timing_issued(struct pump_timing *timing, const struct timing_op *op, uint16_t kind,
-                   uint64_t signature, uint64_t bytes, uint32_t depth);
+/* Notes an issued operation. `depth`: operations that have not executed, with this one. */
+void timing_issued(struct pump_timing *timing, const struct pump_operation *issued,
+                   uint32_t depth);
 void timing_graph(struct pump_timing *timing, uint64_t first, uint64_t count,
                   uint64_t executable);
 void timing_retired(struct pump_timing *timing, uint64_t seq, const struct timing_met *met);

@@ -26,7 +26,7 @@ HEADERS: Final = (
     "shim/**/*.h",
 )
 READ: Final = {
-    "pump": ("pump_abi.h", "pump_core.h", "learner.h", "model.h", "extents.h"),
+    "pump": ("pump_abi.h", "pump_core.h", "operation.h", "learner.h", "model.h", "extents.h"),
     "pump_lab": ("uvm_profile.h", "gpu_engine.h", "sim.h"),
 }
 """Headers that Python reads (pump/wire/abi.py, lab/pump_lab/abi.py)."""

@@ -45,12 +45,12 @@ static uint64_t now_ns(void) {
 
 static int see(struct pump_learner *learner, const struct feed_step *step,
                const struct pump_access *accesses) {
-  struct pump_learner_operation operation = {.function = step->function,
-                                             .signature = step->signature,
-                                             .stream = step->stream,
-                                             .kind = step->kind,
-                                             .count = step->count,
-                                             .accesses = &accesses[step->first_access]};
+  struct pump_operation operation = {.function = step->function,
+                                     .signature = step->signature,
+                                     .stream = step->stream,
+                                     .kind = step->kind,
+                                     .count = step->count,
+                                     .accesses = &accesses[step->first_access]};
   return pump_learner_see(learner, &operation);
 }
 

@@ -40,9 +40,9 @@ Access = tuple[int, int, int, int, int]
 """slot, generation, offset_bytes, length_bytes, access"""
 
 
-def generator(tools: Tools, library: Path, header: Path) -> tuple[Any, Any]:
+def generator(tools: Tools, library: Path, *headers: Path) -> tuple[Any, Any]:
     """Returns cffi's view of the load generator, built against the learner's library."""
-    ffi, lib = c_part.generator(tools, SOURCE, library, header)
+    ffi, lib = c_part.generator(tools, SOURCE, library, *headers)
     if ffi.sizeof("struct feed_step") != STEP.itemsize:
         raise MeasurementError(
             "learner_steps.STEP differs from struct feed_step: bring it up to date"

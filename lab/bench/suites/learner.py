@@ -143,8 +143,8 @@ def cost(ffi: Any, lib: Any, steps: Steps, rounds: int) -> Iterator[Row]:
 def run(options: Options) -> Iterator[Row]:
     chosen = parse(options.rest)
     lib_dir = options.tools.lib_dir
-    header = lib_dir / "include" / "learner.h"
-    ffi, lib = generator(options.tools, lib_dir / "libpump_core.so", header)
+    headers = (lib_dir / "include" / name for name in ("operation.h", "learner.h"))
+    ffi, lib = generator(options.tools, lib_dir / "libpump_core.so", *headers)
     paths = sorted(TRAFFIC.glob("*.txt.*")) if chosen.traffic is None else chosen.traffic
     if options.quick:
         paths = paths[:1]

@@ -43,15 +43,14 @@ static uint64_t signature(void) {
   return body[at++ % length];
 }
 
-static void fill(struct pump_learner_operation *operation, struct pump_access *accesses) {
+static void fill(struct pump_operation *operation, struct pump_access *accesses) {
   uint32_t most = below(50) == 0 ? PUMP_MAX_EXTENTS + 8 : 6;
-  *operation = (struct pump_learner_operation){.function = below(3),
-                                               .signature = signature(),
-                                               .tag = next(),
-                                               .stream = below(40) == 0 ? below(4096) : 1,
-                                               .kind = PUMP_EVENT_KERNEL,
-                                               .count = below(most),
-                                               .accesses = accesses};
+  *operation = (struct pump_operation){.function = below(3),
+                                       .signature = signature(),
+                                       .stream = below(40) == 0 ? below(4096) : 1,
+                                       .kind = PUMP_EVENT_KERNEL,
+                                       .count = below(most),
+                                       .accesses = accesses};
   if (below(10) == 0) operation->signature = 0;
   for (uint32_t i = 0; i < operation->count; i++)
     accesses[i] = (struct pump_access){.slot = below(6),
@@ -95,7 +94,7 @@ static void noise(uint32_t rounds) {
     uint32_t most = below(1500);
     uint32_t ahead = pump_learner_ahead(learners[0], most);
     CHECK(ahead <= most && pump_learner_ahead(learners[1], most) == ahead);
-    struct pump_learner_operation operation;
+    struct pump_operation operation;
     fill(&operation, accesses);
     struct pump_predicted predicted;
     bool any = pump_learner_next(learners[0], 0, &predicted) == 0;
@@ -150,7 +149,7 @@ static void logs(uint32_t rounds) {
   learners[0] = learners[1] = from;
   for (uint32_t round = 0; round < 2000; round++) {
     disturb();
-    struct pump_learner_operation operation;
+    struct pump_operation operation;
     struct pump_access reached[PUMP_MAX_EXTENTS + 8];
     struct pump_predicted predicted;
     fill(&operation, reached);
@@ -193,7 +192,7 @@ static void contexts(uint32_t rounds) {
   CHECK(l != NULL);
   for (uint32_t round = 0; round < rounds; round++) {
     uint32_t stream = below(3) * below(3);
-    struct pump_learner_operation operation = {.signature = 1 + below(5), .stream = stream};
+    struct pump_operation operation = {.signature = 1 + below(5), .stream = stream};
     if (below(5000) == 0) pump_learner_lost(l);
     pump_learner_see(l, &operation);
     for (uint32_t level = 0; level < LEVELS; level++) {

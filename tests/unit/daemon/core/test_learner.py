@@ -35,13 +35,13 @@ def test_what_is_ahead_is_what_comes():
     assert following.accesses == (Access(step[10] % 1000, 1, 0, BLOCK),)
 
 
-def test_tags_and_numbers_of_the_earlier_operation_come_back():
+def test_a_prediction_names_the_earlier_operation():
     learner = Learner(1 << 8)
     for number in range(40):
-        learner.see(number % 10 + 1, tag=1000 + number, function=7, stream=3)
+        learner.see(number % 10 + 1, stream=3)
     predicted = learner.next(0)
     assert predicted is not None
-    assert (predicted.number, predicted.tag, predicted.function) == (30, 1030, 7)
+    assert predicted.number == 30
     assert (predicted.signature, predicted.stream) == (1, 3)
 
 

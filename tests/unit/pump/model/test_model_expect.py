@@ -17,11 +17,11 @@ Run = tuple[int, int, int]
 
 
 def add_expected(script: Script, runs: Sequence[Run], fresh: int = 0, stream: int = 0) -> None:
-    extents = ffi.new("struct pump_model_extent[]", max(1, len(runs)))
+    extents = ffi.new("struct pump_access[]", max(1, len(runs)))
     for extent, (slot, first, count) in zip(extents, runs, strict=False):
         extent.slot, extent.generation = slot, script.generation[slot]
         extent.offset_bytes, extent.length_bytes = first * BLOCK, count * BLOCK
-        extent.fresh = fresh
+        extent.access = fresh
     assert lib.pump_model_expect(script.model.raw, stream, extents, len(runs)) == 0
 
 
