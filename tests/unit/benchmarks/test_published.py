@@ -183,6 +183,7 @@ def test_passes_move_what_they_must(tmp_path: Path) -> None:
 
 
 ASSUMED = {
+    "link.remote_us",
     "kernels.launch_us", "kernels.min_us", "link.piece_us", "uvm.advise_block_us",
     "uvm.advise_call_us", "uvm.call_work_share", "uvm.collapse_page_us", "uvm.copy_wait_spin",
     "uvm.discard_block_us", "uvm.discard_call_us", "uvm.host_page_us", "uvm.nonreplayable_us",
