@@ -3,7 +3,7 @@
 import pytest
 from c_build import build, run
 
-PARTS = ("", "_ahead", "_branches", "_iterations", "_match", "_relocations", "_log", "_accesses")
+PARTS = ("", "_ahead", "_branches", "_match", "_relocations", "_log", "_accesses")
 SOURCES = [f"learner{part}.c" for part in PARTS]
 SANITIZER = "address,undefined"
 
