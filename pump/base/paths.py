@@ -334,16 +334,16 @@ def bind(listener: socket.socket, path: str, mode: int) -> None:
 def learned_folder(environ: Mapping[str, str]) -> str:
     """Returns the folder in which a user's workers keep what they learned about programs:
     $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" if the environment names no home."""
-    return users_path(environ, "XDG_CACHE_HOME", ".cache", "learned")
+    return users_path(environ, "XDG_CACHE_HOME", ".cache", "pump/learned")
 
 
 def users_path(environ: Mapping[str, str], variable: str, usual: str, name: str) -> str:
-    """Returns the path of pump's file `name` in a folder of the user: the folder that `variable`
-    names, else `usual` below the home; "" if the environment names no home."""
+    """Returns the path of `name` in a folder of the user: the folder that `variable` names, else
+    `usual` below the home; "" if the environment names no home."""
     base = environ.get(variable, "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
         if not home.startswith("/"):
             return ""
         base = os.path.join(home, usual)
-    return os.path.join(base, "pump", name)
+    return os.path.join(base, name)

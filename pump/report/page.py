@@ -18,7 +18,7 @@ from pump.base.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series
-from pump.report.words import command, many, memory, percent, plain, seconds, size
+from pump.report.words import command, many, memory, percent, plain, ranked, seconds, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
@@ -263,9 +263,6 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
 
 def _kernels(report: dict[str, Any]) -> list[str]:
     kernels = report["kernel_list"]
-    ranked = sorted(
-        kernels, key=lambda k: (-k["estimated_missed_blocks"], -(k["estimated_seconds"] or 0.0))
-    )
     most = max([1.0, *(kernel["estimated_missed_blocks"] for kernel in kernels)])
     rows = [
         (
@@ -276,7 +273,7 @@ def _kernels(report: dict[str, Any]) -> list[str]:
             seconds(kernel["estimated_seconds"]) if kernel["estimated_seconds"] else "-",
             f"{kernel['count']:,}",
         )
-        for kernel in ranked[:KERNELS]
+        for kernel in ranked(kernels)[:KERNELS]
     ]
     return [
         "<h2>Kernels with the most misses</h2>",
