@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pump.base import trust
@@ -165,13 +165,16 @@ def _state_bases() -> list[str]:
 
 def job_socket(pid: int) -> str:
     """Returns the socket of the job whose first process is `pid`, "" if there is none."""
+    return next((socket for first, socket in job_sockets() if first == pid), "")
+
+
+def job_sockets() -> Iterator[tuple[int, str]]:
+    """Yields the first process's id and the socket's path of each folder of a job of this user."""
     for base in job_bases():
         with contextlib.suppress(OSError):
             for name in os.listdir(base):
-                found = JOB_FOLDER.fullmatch(name)
-                if found and int(found[1]) == pid:
-                    return os.path.join(base, name, SOCKET_NAME)
-    return ""
+                if found := JOB_FOLDER.fullmatch(name):
+                    yield int(found[1]), os.path.join(base, name, SOCKET_NAME)
 
 
 def make_temporary_base() -> str:
