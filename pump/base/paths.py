@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pump.base import trust
@@ -165,13 +165,16 @@ def _state_bases() -> list[str]:
 
 def job_socket(pid: int) -> str:
     """Returns the socket of the job whose first process is `pid`, "" if there is none."""
+    return next((socket for first, socket in job_sockets() if first == pid), "")
+
+
+def job_sockets() -> Iterator[tuple[int, str]]:
+    """Yields the first process's id and the socket's path of each folder of a job of this user."""
     for base in job_bases():
         with contextlib.suppress(OSError):
             for name in os.listdir(base):
-                found = JOB_FOLDER.fullmatch(name)
-                if found and int(found[1]) == pid:
-                    return os.path.join(base, name, SOCKET_NAME)
-    return ""
+                if found := JOB_FOLDER.fullmatch(name):
+                    yield int(found[1]), os.path.join(base, name, SOCKET_NAME)
 
 
 def make_temporary_base() -> str:
@@ -334,16 +337,16 @@ def bind(listener: socket.socket, path: str, mode: int) -> None:
 def learned_folder(environ: Mapping[str, str]) -> str:
     """Returns the folder in which a user's workers keep what they learned about programs:
     $XDG_CACHE_HOME/pump/learned, else below ~/.cache; "" if the environment names no home."""
-    return users_path(environ, "XDG_CACHE_HOME", ".cache", "learned")
+    return users_path(environ, "XDG_CACHE_HOME", ".cache", "pump/learned")
 
 
 def users_path(environ: Mapping[str, str], variable: str, usual: str, name: str) -> str:
-    """Returns the path of pump's file `name` in a folder of the user: the folder that `variable`
-    names, else `usual` below the home; "" if the environment names no home."""
+    """Returns the path of `name` in a folder of the user: the folder that `variable` names, else
+    `usual` below the home; "" if the environment names no home."""
     base = environ.get(variable, "")
     if not base.startswith("/"):
         home = environ.get("HOME", "")
         if not home.startswith("/"):
             return ""
         base = os.path.join(home, usual)
-    return os.path.join(base, "pump", name)
+    return os.path.join(base, name)

@@ -7,7 +7,6 @@ folder's name begins with the process id of the job's first process.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,16 +79,9 @@ def run(asked: argparse.Namespace) -> int:
 
 def found() -> Iterator[Job]:
     """Yields the user's jobs with a running first process, in the order of process ids."""
-    there: list[tuple[int, str]] = []
-    for base in paths.job_bases():
-        with contextlib.suppress(OSError):
-            for name in os.listdir(base):
-                if match := paths.JOB_FOLDER.fullmatch(name):
-                    there.append((int(match[1]), os.path.join(base, name, paths.SOCKET_NAME)))
-    for pid, socket in sorted(there):
-        if not os.path.exists(socket):
-            continue
-        if command := command_of(pid):  # else it has ended, or is another user's
+    for pid, socket in sorted(paths.job_sockets()):
+        # A process without a command has ended, or is another user's.
+        if os.path.exists(socket) and (command := command_of(pid)):
             yield _job(pid, socket, [os.fsdecode(word) for word in command])
 
 

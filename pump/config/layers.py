@@ -65,7 +65,7 @@ class Resolved(NamedTuple):
 
 def places(named: str | None, environ: Mapping[str, str]) -> Places:
     """Returns the paths of configuration files in this environment. named: file of --config."""
-    user = users_path(environ, "XDG_CONFIG_HOME", ".config", "config.toml") or None
+    user = users_path(environ, "XDG_CONFIG_HOME", ".config", "pump/config.toml") or None
     return Places(named, os.curdir, user)
 
 

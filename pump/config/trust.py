@@ -29,7 +29,7 @@ class TrustError(Exception):
 def store_path(environ: Mapping[str, str]) -> str:
     """Returns the path of the list: $XDG_STATE_HOME/pump/trusted.json, else below ~/.local/state.
     Raises TrustError if the environment names no home."""
-    path = paths.users_path(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
+    path = paths.users_path(environ, "XDG_STATE_HOME", ".local/state", "pump/trusted.json")
     if not path:
         raise TrustError(
             "HOME is not set, so pump has no place for the list of trusted files; set HOME"

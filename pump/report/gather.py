@@ -54,7 +54,7 @@ def report(path: str) -> Report:
     return {
         **found,
         "time_lost": estimate_of(reader.end),
-        "turns_waited_seconds": turns_waited_of(reader.end),
+        "turns_waited_seconds": _seconds_of(reader.end, form.HELD_TIME),
     }
 
 
@@ -70,12 +70,8 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
     return estimate | {"core_seconds": min(lost, _seconds_of(end, form.DELAYED_TIME) or 0.0)}
 
 
-def turns_waited_of(end: Mapping[str, Any] | None) -> float | None:
-    """Returns how long the job's threads waited for turns, in seconds; None if not recorded."""
-    return _seconds_of(end, form.HELD_TIME)
-
-
 def _seconds_of(end: Mapping[str, Any] | None, key: str) -> float | None:
+    """Returns a time in the end of a recording, in seconds; None if it is not recorded."""
     value = (end or {}).get(key)
     return value / 1e9 if isinstance(value, int) and 0 <= value < 1 << 63 else None
 

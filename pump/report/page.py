@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any, Final
 
 import pump
@@ -18,7 +18,7 @@ from pump.base.names import readable_kernel
 from pump.report import hops, svg
 from pump.report.advice import Advice, advise, time_lost, waited_for_turns
 from pump.report.svg import Axis, Series
-from pump.report.words import command, many, memory, percent, plain, seconds, size
+from pump.report.words import command, many, memory, percent, plain, ranked, seconds, size
 
 PLACES: Final = {
     "sure_bytes": ("on the GPU", "#3b6fb6"),
@@ -95,7 +95,7 @@ def page(report: dict[str, Any]) -> str:
         f"style-src 'unsafe-inline'; script-src 'sha256-{_ADMITTED}'\">",
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>pump report: {_escape(command(report['command']))}</title>",
+        f"<title>pump report: {escape(command(report['command']))}</title>",
         f"<style>{svg.STYLE}{_STYLE}</style></head><body>",
         *_head(report),
         *_lost(report),
@@ -110,12 +110,8 @@ def page(report: dict[str, Any]) -> str:
     if devices:
         parts += _traffic(report, devices[0]["series"], x)
     parts += [*_kernels(report), *_run(report), *_internals(report)]
-    parts += [f'<p class="dim">Made by pump {_escape(pump.__version__)}.</p>']
+    parts += [f'<p class="dim">Made by pump {escape(pump.__version__)}.</p>']
     return "\n".join([*parts, f"<script>{_SCRIPT}</script></body></html>"]) + "\n"
-
-
-def _escape(text: str) -> str:
-    return html.escape(text)
 
 
 def _head(report: dict[str, Any]) -> list[str]:
@@ -124,9 +120,9 @@ def _head(report: dict[str, Any]) -> list[str]:
     facts += ["on a virtual GPU: all times come from a model"] if virtual else []
     title = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", time_lost(report))  # no break before units
     return [
-        f"<h1>{_escape(title)}</h1>",
-        f"<p><code>{_escape(command(report['command']))}</code></p>",
-        f'<p class="dim">{_escape(", ".join(facts))}</p>',
+        f"<h1>{escape(title)}</h1>",
+        f"<p><code>{escape(command(report['command']))}</code></p>",
+        f'<p class="dim">{escape(", ".join(facts))}</p>',
     ]
 
 
@@ -160,14 +156,14 @@ def _spans(work: float, maybe: float, lost: float) -> list[tuple[float, str, str
 
 def _advice_card(item: Advice) -> str:
     return (
-        f'<div class="advice"><p>{_escape(item.found)}</p><p><b>{_escape(item.advice)}</b></p>'
-        f'<div class="cmd"><code>{_escape(item.command)}</code>'
+        f'<div class="advice"><p>{escape(item.found)}</p><p><b>{escape(item.advice)}</b></p>'
+        f'<div class="cmd"><code>{escape(item.command)}</code>'
         "<button hidden>Copy</button></div></div>"
     )
 
 
 def _legend(names: Iterable[tuple[str, str]]) -> str:
-    spans = (f'<span><i style="background:{c}"></i>{_escape(n)}</span>' for n, c in names)
+    spans = (f'<span><i style="background:{c}"></i>{escape(n)}</span>' for n, c in names)
     return f'<p class="legend">{"".join(spans)}</p>'
 
 
@@ -263,20 +259,17 @@ def _traffic(report: dict[str, Any], series: dict[str, list[float]], x: Axis) ->
 
 def _kernels(report: dict[str, Any]) -> list[str]:
     kernels = report["kernel_list"]
-    ranked = sorted(
-        kernels, key=lambda k: (-k["estimated_missed_blocks"], -(k["estimated_seconds"] or 0.0))
-    )
     most = max([1.0, *(kernel["estimated_missed_blocks"] for kernel in kernels)])
     rows = [
         (
-            f'<code title="{_escape(plain(kernel["name"], 400))}">'
-            f"{_escape(readable_kernel(kernel['name']))}</code>",
+            f'<code title="{escape(plain(kernel["name"], 400))}">'
+            f"{escape(readable_kernel(kernel['name']))}</code>",
             f"{kernel['estimated_missed_blocks']:,.0f}"
             + f'<i style="width:{100 * kernel["estimated_missed_blocks"] / most:.1f}%"></i>',
             seconds(kernel["estimated_seconds"]) if kernel["estimated_seconds"] else "-",
             f"{kernel['count']:,}",
         )
-        for kernel in ranked[:KERNELS]
+        for kernel in ranked(kernels)[:KERNELS]
     ]
     return [
         "<h2>Kernels with the most misses</h2>",
@@ -308,7 +301,7 @@ def _run(report: dict[str, Any]) -> list[str]:
     if isinstance(job.get("virtual"), dict):
         words = ", ".join(f"{key} {value}" for key, value in job["virtual"].items())
         rows["virtual GPU"] = plain(words, 200)
-    items = "".join(f"<dt>{_escape(k)}</dt><dd>{_escape(v)}</dd>" for k, v in rows.items())
+    items = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows.items())
     return [f"<details><summary>This run</summary><dl>{items}</dl></details>"]
 
 
@@ -316,7 +309,7 @@ def _internals(report: dict[str, Any]) -> list[str]:
     found = report["hops"]
     parts = ["<details><summary>Inside pump: transfers, threads, memory</summary>"]
     if tables := hops.parts(found):
-        parts += ["<h3>Where transfers waited</h3>", f"<p>{_escape(hops.largest(found))}</p>"]
+        parts += ["<h3>Where transfers waited</h3>", f"<p>{escape(hops.largest(found))}</p>"]
     for part in tables:
         hop_rows = [(row.hop, row.median, row.p99, row.sum) for row in part.rows]
         parts.append(_table((part.heading, "median", "99th percentile", "sum"), hop_rows))

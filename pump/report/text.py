@@ -7,7 +7,7 @@ from typing import Any
 
 from pump.base.names import readable_kernel
 from pump.report.advice import advise, time_lost, waited_for_turns
-from pump.report.words import command, memory, percent, plain, seconds, size
+from pump.report.words import command, memory, percent, plain, ranked, seconds, size
 
 SHOWN = 10
 WIDTH = 96
@@ -35,7 +35,7 @@ def text(report: dict[str, Any]) -> str:
         facts += _device(device)
     lines += ["", *(line for name, words in facts for line in _wrapped_item(name, words))]
     lines += ["", "  missed blocks     time   launches   kernel (misses and times are estimates)"]
-    for kernel in sorted(report["kernel_list"], key=_sort_key)[:SHOWN]:
+    for kernel in ranked(report["kernel_list"])[:SHOWN]:
         time = kernel["estimated_seconds"]
         lines.append(
             f"{kernel['estimated_missed_blocks']:>15,.0f}{seconds(time) if time else '-':>9}"
@@ -49,10 +49,6 @@ def _wrapped_item(name: str, words: str) -> list[str]:
     return textwrap.wrap(
         words, WIDTH, initial_indent=begin, subsequent_indent=" " * LABEL, break_on_hyphens=False
     )
-
-
-def _sort_key(kernel: dict[str, Any]) -> tuple[float, float]:
-    return -kernel["estimated_missed_blocks"], -(kernel["estimated_seconds"] or 0.0)
 
 
 def _device(device: dict[str, Any]) -> list[tuple[str, str]]:

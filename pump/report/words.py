@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pump.base.names import printable
@@ -55,6 +55,13 @@ def memory(device: Mapping[str, Any]) -> str:
     notes += [f"{size(least)} to {size(most)} while recorded"] if least < most else []
     note = f" ({'; '.join(notes)})" if notes else ""
     return f"{size(device['total_bytes'])}, budget {size(device['budget_bytes'])}{note}"
+
+
+def ranked(kernels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns a recording's kernels, those with the most missed blocks and time first."""
+    return sorted(
+        kernels, key=lambda k: (-k["estimated_missed_blocks"], -(k["estimated_seconds"] or 0.0))
+    )
 
 
 def command(words: object) -> str:

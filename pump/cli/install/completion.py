@@ -13,6 +13,7 @@ import sys
 
 from pump.base import folders, inputs, outputs
 from pump.base.names import quoted
+from pump.base.paths import users_path
 from pump.cli.support.lines import BadInputError
 
 HELP = "install or remove completions for bash or zsh"
@@ -37,7 +38,9 @@ def run(asked: argparse.Namespace) -> int:
     if shell not in PLACES:
         raise BadInputError(f"no completions for shell '{shell}'; name one: {', '.join(PLACES)}")
     below, prefix = PLACES[shell]
-    target = os.path.join(_data_folder(), below)
+    target = users_path(os.environ, "XDG_DATA_HOME", ".local/share", below)
+    if not target:
+        raise BadInputError("HOME is not set; set it to your home folder")
     try:
         for name in (prefix + command for command in COMMANDS):
             path = os.path.join(target, name)
@@ -74,13 +77,3 @@ def _completions_folder(below: str, prefix: str) -> str:
     raise BadInputError(
         f"this installation has no completions in {sys.prefix}/share/{below}; reinstall pump"
     )
-
-
-def _data_folder() -> str:
-    base = os.environ.get("XDG_DATA_HOME", "")
-    if base.startswith("/"):
-        return base
-    home = os.environ.get("HOME", "")
-    if not home.startswith("/"):
-        raise BadInputError("HOME is not set; set it to your home folder")
-    return os.path.join(home, ".local", "share")

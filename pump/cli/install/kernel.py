@@ -46,7 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Installs or removes the Jupyter kernel. Raises BadInputError."""
     words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
-    folder = _folder(asked.prefix)
+    folder = os.path.join(_kernels(asked.prefix), NAME)
     if asked.remove and words:
         raise BadInputError(
             f"--remove takes no options of pump-run, such as '{words[0]}'; "
@@ -102,10 +102,6 @@ def _specification(python: str, words: list[str]) -> dict[str, Any]:
         "interrupt_mode": "signal",
         "metadata": {"debugger": True, "pump": True},
     }
-
-
-def _folder(prefix: str) -> str:
-    return os.path.join(_kernels(prefix), NAME)
 
 
 def _kernels(prefix: str) -> str:
