@@ -77,10 +77,10 @@ def test_a_record_that_is_filled_late_is_read_when_it_is(serve: Serve) -> None:
     position = client.shm.header.event_tail
     client.launch([slot])
     late = client.shm.events[position % lib.PUMP_EVENT_SLOTS]
-    cursor, late.cursor = late.cursor, 0
+    sequence, late.sequence = late.sequence, 0
     worker.tick()  # the backlog is long: skips only ready records
     assert client.mapping.backlog() == 1
-    late.cursor = cursor
+    late.sequence = sequence
     worker.tick()
     assert worker.model.totals().window_depth == 1
 
