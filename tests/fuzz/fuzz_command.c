@@ -30,6 +30,10 @@ uint64_t pump_now_ns(void) {
   return 0;
 }
 
+bool pump_mapping_entered(void) {
+  return true;
+}
+
 /* Reports that half of all possible operations have executed. */
 uint64_t pump_progress_executed(uint32_t stream) {
   must(stream < PUMP_MAX_STREAMS);
@@ -43,10 +47,12 @@ bool pump_flight_fits(uint32_t device, uint32_t direction, uint64_t bytes,
   return bytes <= PUMP_SLICE_BYTES;
 }
 
-static void judge(const struct pump_command *command, uint32_t device, uint32_t way) {
+static void judge(const struct pump_command *command, uint32_t device, uint32_t direction) {
   uint64_t address = 0;
   if (!pump_command_validate_fields(command)) return; /* like execute/executor.c */
-  uint32_t result = pump_command_validate_state(command, device, way, &address);
+  pump_slot_begin(command->slot);
+  uint32_t result = pump_command_validate_state(command, device, direction, &address);
+  pump_slot_end(command->slot);
   if (result != PUMP_RESULT_MOVED) return;
   const struct pump_range *range = &shm.ranges[command->slot];
   must(range->device == device && range->generation == command->generation);
@@ -58,18 +64,19 @@ static void take_schedules(void) {
   struct pump_entry entry;
   uint64_t made_ns;
   for (uint32_t d = 0; d < DEVICES; d++)
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++) {
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++) {
       uint32_t turns = 0;
-      pump_schedule_can_start(d, way);
-      pump_schedule_ready(d, way);
-      for (; pump_schedule_take(d, way, &entry, &made_ns); turns++) {
+      pump_schedule_can_start(d, direction);
+      pump_schedule_ready(d, direction);
+      for (; pump_schedule_take(d, direction, &entry, &made_ns); turns++) {
         const struct pump_command *command = &entry.command;
         must(turns < PUMP_SCHEDULE_ENTRIES);
-        must((way == PUMP_TO_GPU ? command->needed_by_seq : command->observed_seq) <=
+        must((direction == PUMP_TO_GPU ? command->needed_by_seq : command->observed_seq) <=
              shm.header.valid_seq);
-        judge(command, d, way);
+        judge(command, d, direction);
         pump_schedule_finish(&shm, command->ticket, PUMP_RESULT_MOVED, 1, 0);
-        if (way == PUMP_TO_HOST) pump_schedule_add_left_bytes(d, command->length_bytes);
+        if (direction == PUMP_TO_HOST)
+          pump_schedule_add_left_bytes(d, command->length_bytes);
       }
     }
 }
@@ -99,11 +106,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     take(&input, &schedule->cursor, sizeof schedule->cursor);
     take(&input, schedule->count, sizeof schedule->count);
     take(&input, &schedule->left_bytes, sizeof schedule->left_bytes);
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
-      take(&input, schedule->entries[way], ENTRIES * sizeof schedule->entries[way][0]);
-    for (uint32_t way = 0; way < PUMP_DIRECTIONS; way++)
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
+      take(&input, schedule->entries[direction],
+           ENTRIES * sizeof schedule->entries[direction][0]);
+    for (uint32_t direction = 0; direction < PUMP_DIRECTIONS; direction++)
       for (uint32_t i = 0; i < ENTRIES; i++)
-        judge(&schedule->entries[way][i].command, d, way);
+        judge(&schedule->entries[direction][i].command, d, direction);
   }
   take(&input, &shm.header.next_seq, sizeof shm.header.next_seq);
   take(&input, &shm.header.valid_seq, sizeof shm.header.valid_seq);

@@ -291,9 +291,9 @@ def test_footprint_prints_the_bytes_and_needs_no_gpu():
 def test_every_kernel_has_a_host_entry_point_and_a_second_build_reuses_the_first(library):
     source = (EXAMPLES / "kernels.cu").read_text()
     names = {operation.kernel for operation in [*MODEL.initialisation(), *MODEL.iteration()]}
-    names |= {"sweep", "gather"}
+    names |= {"sweep", "gather", "embedding_bag"}
     loaded = ctypes.CDLL(str(library))
-    assert len(names) == 10
+    assert len(names) == 11
     assert all(hasattr(loaded, f"pump_host_{name}") for name in names)
     assert host_build.entry_points(source).count("void pump_host_") == 2 * len(names)
     before = library.stat().st_mtime_ns
@@ -319,7 +319,7 @@ def test_nvrtc_compiles_the_kernels_without_local_memory(capability):
         if "nvrtc" in str(error).lower() and "librar" in str(error).lower():
             pytest.skip("NVRTC is not installed")
         raise
-    assert ptx.count(".visible .entry") == 10
+    assert ptx.count(".visible .entry") == 11
     assert ".local" not in ptx
     assert cubin[:4] == b"\x7fELF"
 
