@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,6 +10,11 @@ from published.table import markdown
 
 Fields = dict[str, Any]
 CARDS = {"a100": "A100, 40 GB, PCIe 4", "h100": "H100, 79 GiB, PCIe 5"}
+SHOWN = re.compile(
+    r"table\..x\.(128|512)\..*|zipf\..*\.hashed\.hot|paged\..*|mixed\..*|(ascending|many)\.64th"
+    r"|dense\.[128]"
+)
+"""Cases in the tables; the stored results have all."""
 HEAD = ["case", "share", "naive", "window", "in place", "bound", "without misses",
         "naive / in place", "window / in place", "0.8 / share"]  # fmt: skip
 
@@ -17,10 +23,12 @@ def lines(rows: Iterable[Fields]) -> Iterator[str]:
     """Yields a table for each card. Times are of a step."""
     kept = list(rows)
     for card, title in CARDS.items():
-        own = [row for row in kept if row["name"].startswith(f"remote.{card}.")]
+        prefix = f"remote.{card}."
+        own = [row for row in kept if row["name"].startswith(prefix)]
+        shown = [row for row in own if SHOWN.fullmatch(row["name"].removeprefix(prefix))]
         yield f"{title}:"
         yield ""
-        yield from markdown(HEAD, (_cells(row, len(f"remote.{card}.")) for row in own))
+        yield from markdown(HEAD, (_cells(row, len(prefix)) for row in shown))
         yield ""
 
 
