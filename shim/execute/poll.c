@@ -149,9 +149,11 @@ static void report_time(const struct pump_marker *marker) {
   float elapsed_ms = -1; /* in case the driver does not set it */
   if (pump_real.cuEventElapsedTime(&elapsed_ms, marker->begin, marker->event) ==
           CUDA_SUCCESS &&
-      elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS)
+      elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS) {
+    uint64_t elapsed_ns = (uint64_t)((double)elapsed_ms * 1e6);
     pump_event_timed(marker->stream_index, marker->seq,
-                     (uint64_t)((double)elapsed_ms * 1e6));
+                     elapsed_ns > marker->starved_ns ? elapsed_ns - marker->starved_ns : 1);
+  }
 }
 
 /* Polls the waiting list once. `before_ns`: time of the previous pass. Returns true if
