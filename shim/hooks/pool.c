@@ -87,7 +87,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
 /* Drops the pool before the real call: after it, another thread may get the handle for a
  * new pool. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  struct pump_pool_finish_destroy closed = {0};
+  struct pump_pool_detached closed = {0};
   if (pump_inert() || pool == NULL) return pump_real.cuMemPoolDestroy(pool);
   pump_pool_detach(pool, &closed);
   CUresult result = pump_real.cuMemPoolDestroy(pool);

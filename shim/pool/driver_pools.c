@@ -106,7 +106,7 @@ static void each_arena(CUmemoryPool pool, void (*visit)(struct pool_arena *, voi
 
 /* Detaches the pool from its arenas. Memory that is in use or pending is given back when
  * the next pool is destroyed, or when memory is needed. */
-void pump_pool_detach(CUmemoryPool pool, struct pump_pool_finish_destroy *closed) {
+void pump_pool_detach(CUmemoryPool pool, struct pump_pool_detached *closed) {
   pthread_mutex_lock(&pool_lock);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
     if (made[i].pool != pool) continue;
@@ -128,7 +128,7 @@ void pump_pool_detach(CUmemoryPool pool, struct pump_pool_finish_destroy *closed
 /* Gives a pool its arenas back, because destroying it failed. Arenas that another pool
  * has taken since then were empty, and stay with that pool. */
 static void give_arenas_back(CUmemoryPool pool,
-                             const struct pump_pool_finish_destroy *closed) {
+                             const struct pump_pool_detached *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -141,7 +141,7 @@ static void give_arenas_back(CUmemoryPool pool,
 }
 
 void pump_pool_finish_destroy(CUmemoryPool pool,
-                              const struct pump_pool_finish_destroy *closed,
+                              const struct pump_pool_detached *closed,
                               bool destroyed) {
   if (!closed->was_made) return;
   struct pump_driver_scope scope = pump_driver_scope_open();

@@ -91,13 +91,13 @@ void pump_pool_note_created(CUmemoryPool pool, const CUmemPoolProps *properties)
 void pump_pool_warn_of_sharing(void);
 
 /* State kept during the real call that destroys a pool. */
-struct pump_pool_finish_destroy {
+struct pump_pool_detached {
   bool was_made, arenas[POOL_ARENAS];
   uint32_t device;
 };
-void pump_pool_detach(CUmemoryPool pool, struct pump_pool_finish_destroy *closed);
+void pump_pool_detach(CUmemoryPool pool, struct pump_pool_detached *closed);
 void pump_pool_finish_destroy(CUmemoryPool pool,
-                              const struct pump_pool_finish_destroy *closed,
+                              const struct pump_pool_detached *closed,
                               bool destroyed);
 
 /* Gives back idle memory that exceeds `keep_bytes`. */
