@@ -149,11 +149,9 @@ static void report_time(const struct pump_marker *marker) {
   float elapsed_ms = -1; /* in case the driver does not set it */
   if (pump_real.cuEventElapsedTime(&elapsed_ms, marker->begin, marker->event) ==
           CUDA_SUCCESS &&
-      elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS) {
-    uint64_t elapsed_ns = (uint64_t)((double)elapsed_ms * 1e6);
+      elapsed_ms >= 0 && elapsed_ms < ELAPSED_MOST_MS)
     pump_event_timed(marker->stream_index, marker->seq,
-                     elapsed_ns > marker->starved_ns ? elapsed_ns - marker->starved_ns : 1);
-  }
+                     (uint64_t)((double)elapsed_ms * 1e6));
 }
 
 /* Polls the waiting list once. `before_ns`: time of the previous pass. Returns true if

@@ -60,13 +60,6 @@ bool pump_marker_event(CUevent event, CUstream stream) {
   return recorded;
 }
 
-bool pump_marker_passed(CUevent event) {
-  struct pump_driver_scope scope = pump_driver_scope_open();
-  bool passed = pump_real.cuEventQuery(event) == CUDA_SUCCESS;
-  pump_driver_scope_close(scope);
-  return passed;
-}
-
 void pump_marker_wake(uint32_t device) {
   struct pump_marker_sleeper *sleeper = &pump_marker_sleepers[device];
   if (PUMP_LIKELY(__atomic_load_n(&sleeper->asleep, __ATOMIC_SEQ_CST) == 0)) return;

@@ -34,8 +34,6 @@ struct pump_marker {
   uint64_t seq;
   uint32_t stream_index;
   uint32_t in_use; /* 1 while an application thread has it */
-  uint64_t
-      starved_ns; /* part of the time between the events: the GPU waited for a launch */
 };
 
 #define PUMP_MARKER_EPOCH_MASK 0xfffffu
@@ -105,8 +103,6 @@ void pump_marker_give(struct pump_marker_queue *queue, struct pump_marker *marke
                       uint32_t ticket);
 /* Records the event unless the stream is capturing; returns whether it did. */
 bool pump_marker_event(CUevent event, CUstream stream);
-/* Returns whether the GPU has passed an event that this thread recorded. */
-bool pump_marker_passed(CUevent event);
 /* Wakes the marker thread to poll a marker that was recorded. */
 void pump_marker_wake(uint32_t device);
 

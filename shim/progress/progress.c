@@ -365,7 +365,7 @@ void pump_progress_issued(uint32_t stream_index, CUstream stream, uint64_t seq,
   pump_upcalls.operations_seen(device, true);
   CUcontext context = __atomic_load_n(&mine->context, __ATOMIC_RELAXED);
   bool marked =
-      PUMP_UNLIKELY(pump_timed_begun) && pump_timed_end(device, stream_index, seq, now_ns);
+      PUMP_UNLIKELY(pump_timed_begun) && pump_timed_end(device, stream_index, seq);
   if (!marked && (!due || stream_index == 0 || context == NULL ||
                   !pump_marker_record(device, context, PUMP_LOAD(&mine->context_index),
                                       stream_index, stream_of(stream_index, stream), seq)))

@@ -97,13 +97,11 @@ void pump_event_fork_child(void); /* program_events.c */
  * Returns false if the marker was skipped. */
 bool pump_marker_record(uint32_t device, CUcontext context, uint32_t context_index,
                         uint32_t stream_index, CUstream stream, uint64_t seq);
-/* Begins and ends to time an operation, which was issued by `issued_ns`; the end returns
- * whether it recorded a marker for `seq`. give_back returns a marker that was begun but
- * does not end. */
+/* Begins and ends to time an operation; the end returns whether it recorded a marker for
+ * `seq`. give_back returns a marker that was begun but does not end. */
 void pump_timed_begin(CUcontext context, uint32_t context_index, uint32_t stream_index,
                       CUstream stream);
-bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq,
-                    uint64_t issued_ns);
+bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq);
 void pump_timed_give_back(void);
 /* Whether the thread is timing an operation. */
 extern __thread bool pump_timed_begun __attribute__((tls_model("initial-exec")));

@@ -3,9 +3,7 @@
  *
  * The issuing thread records an event directly before the operation, and a marker
  * directly after it, both with timing (markers.h). Only that operation is between them,
- * its faults included. The marker thread reads the time and reports it. If the GPU had
- * nothing left to do, it passes the first event at once and waits for the launch. The
- * thread measures this wait, which does not count.
+ * its faults included. The marker thread reads the time and reports it.
  *
  * Each thread counts operations down to its next one to time. The stride is random, so
  * that it does not follow a period of the program. It is about 64 for fast operations:
@@ -28,7 +26,6 @@ static __thread struct {
   struct pump_marker *marker;
   CUstream stream;
   uint64_t before_ns; /* when the previous operation was chosen */
-  uint64_t begun_ns;  /* when the first event was recorded */
   uint32_t ticket, count, stride, random;
 } timed __attribute__((tls_model("initial-exec")));
 
@@ -68,7 +65,6 @@ void pump_timed_begin(CUcontext context, uint32_t context_index, uint32_t stream
   timed.pool = pool;
   timed.marker = marker;
   timed.stream = stream;
-  timed.begun_ns = pump_now_ns();
   pump_timed_begun = true;
 }
 
@@ -77,12 +73,8 @@ void pump_timed_give_back(void) {
   pump_marker_give(&timed.pool->timed, timed.marker, timed.ticket);
 }
 
-bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq,
-                    uint64_t issued_ns) {
+bool pump_timed_end(uint32_t device, uint32_t stream_index, uint64_t seq) {
   struct pump_marker *marker = timed.marker;
-  marker->starved_ns = 0;
-  if (issued_ns > timed.begun_ns && pump_marker_passed(marker->begin))
-    marker->starved_ns = issued_ns - timed.begun_ns;
   bool recorded = marker->stream_index == stream_index &&
                   pump_marker_event(marker->event, timed.stream);
   if (!recorded) {

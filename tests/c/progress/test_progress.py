@@ -16,7 +16,6 @@ SCENARIOS = [
     "nothing_is_recorded_on_a_capturing_stream",
     "a_failing_query_advances_nothing",
     "the_time_of_an_operation_lies_between_two_events_around_it",
-    "the_wait_of_an_idle_gpu_for_the_launch_is_not_the_launchs_time",
     "a_time_that_cannot_be_taken_costs_nothing",
     "strides_between_times_vary_and_follow_the_pace",
     "markers_with_timing_end_with_their_context",
