@@ -127,8 +127,7 @@ void pump_pool_detach(CUmemoryPool pool, struct pump_pool_detached *closed) {
 
 /* Gives a pool its arenas back, because destroying it failed. Arenas that another pool
  * has taken since then were empty, and stay with that pool. */
-static void give_arenas_back(CUmemoryPool pool,
-                             const struct pump_pool_detached *closed) {
+static void give_arenas_back(CUmemoryPool pool, const struct pump_pool_detached *closed) {
   pthread_mutex_lock(&pool_lock);
   enter(pool, closed->device);
   for (uint32_t i = 0; i < POOL_ARENAS; i++) {
@@ -140,8 +139,7 @@ static void give_arenas_back(CUmemoryPool pool,
   pthread_mutex_unlock(&pool_lock);
 }
 
-void pump_pool_finish_destroy(CUmemoryPool pool,
-                              const struct pump_pool_detached *closed,
+void pump_pool_finish_destroy(CUmemoryPool pool, const struct pump_pool_detached *closed,
                               bool destroyed) {
   if (!closed->was_made) return;
   struct pump_driver_scope scope = pump_driver_scope_open();

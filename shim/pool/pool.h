@@ -96,8 +96,7 @@ struct pump_pool_detached {
   uint32_t device;
 };
 void pump_pool_detach(CUmemoryPool pool, struct pump_pool_detached *closed);
-void pump_pool_finish_destroy(CUmemoryPool pool,
-                              const struct pump_pool_detached *closed,
+void pump_pool_finish_destroy(CUmemoryPool pool, const struct pump_pool_detached *closed,
                               bool destroyed);
 
 /* Gives back idle memory that exceeds `keep_bytes`. */
