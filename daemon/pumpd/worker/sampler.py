@@ -2,6 +2,9 @@
 
 Unchanged values are not written. When values change, the earlier values are first written again
 with the last time when they were valid, so that lines drawn between samples are correct.
+
+The client counts its allocations itself, and the model follows by the events that the worker has
+read. So a sample waits until all are read, for SAMPLE_NS at most.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ class Sampler:
         """`client_pid`: 0 if the client's threads are not visible."""
         self._recorder = recorder
         self._delays = RunDelay(client_pid)
+        self._mapping = mapping
         self._shm = mapping.shm
         self._model = model
         self._written: list[tuple[int, ...]] = []
@@ -45,8 +49,9 @@ class Sampler:
         """When the last written values were last found unchanged; 0: not since then."""
 
     def tick(self, now_ns: int) -> None:
-        """Takes a sample, unless the last one was taken within SAMPLE_NS."""
-        if now_ns - self._taken_ns >= SAMPLE_NS:
+        """Takes a sample, unless the last one was taken within SAMPLE_NS or events are unread."""
+        since_ns = now_ns - self._taken_ns
+        if since_ns >= SAMPLE_NS and (since_ns >= 2 * SAMPLE_NS or not self._mapping.backlog()):
             self.take(now_ns)
 
     def take(self, now_ns: int, *, last: bool = False) -> None:
