@@ -30,15 +30,6 @@ uint32_t gpu_visits_begin(const struct gpu_use *use, const struct gpu_op *op,
   return (uint32_t)(visits * step / op->steps);
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b) {
-  while (b != 0) {
-    uint32_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* Returns the block of a visit. A sweep visits blocks in ascending order. A scattered use
  * has a new order in each launch and round: a random start and a stride that reaches all
  * blocks. */
@@ -48,7 +39,7 @@ uint32_t gpu_block_of(const struct gpu_op *op, const struct gpu_use *use, uint32
   uint64_t seed = 2 * op->seq + visit / count;
   uint32_t shift = (uint32_t)(gpu_random(&seed) * count);
   uint32_t stride = 1 + (uint32_t)(gpu_random(&seed) * (count - 1));
-  while (common_divisor(stride, count) != 1) stride = stride % (count - 1) + 1;
+  while (uvm_common_divisor(stride, count) != 1) stride = stride % (count - 1) + 1;
   return use->first_block + (uint32_t)((shift + (uint64_t)visit * stride) % count);
 }
 

@@ -192,6 +192,15 @@ static inline double uvm_rate(const struct uvm *uvm, uint32_t pages, double gbps
   return bytes / (bytes / gbps + pieces_ns) / uvm->pace.now;
 }
 
+static inline uint32_t uvm_common_divisor(uint32_t a, uint32_t b) {
+  while (b != 0) {
+    uint32_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 static inline uint64_t uvm_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }

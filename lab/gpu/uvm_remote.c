@@ -76,18 +76,9 @@ uint64_t uvm_keep(struct uvm *uvm, const struct gpu_hooks *hooks, uint32_t block
   return end_ns;
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b) {
-  while (b != 0) {
-    uint32_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* Returns how many units a row touches on average, if rows are stored without gaps. */
 static double touched(uint32_t row_bytes, uint32_t unit_bytes) {
-  uint32_t aligned = common_divisor(row_bytes, unit_bytes);
+  uint32_t aligned = uvm_common_divisor(row_bytes, unit_bytes);
   return ((double)row_bytes + unit_bytes - aligned) / unit_bytes;
 }
 
