@@ -124,6 +124,13 @@ def _job_options(parser: OneLineParser) -> None:
     )
     add("--record-job", metavar="JSON", default="", help="metadata for the header of recordings")
     value(
+        "--placement migrate|auto|remote",
+        checks.placement,
+        "where kernels read memory that does not fit on the GPU "
+        f"(default: {DEFAULTS.placement})",
+        default=DEFAULTS.placement,
+    )
+    value(
         "--duplicates yes|no",
         checks.truth,
         "whether evictions skip the copy of clean memory (default: no)",
@@ -233,6 +240,7 @@ def _job(asked: Namespace) -> int:
         job_name=asked.name or "",
         priority=asked.priority,
         duplicates=asked.duplicates,
+        placement=asked.placement,
         learned_folder=learned_folder(os.environ) if asked.keep_learned else "",
         notes_folder=place.folder,
     )

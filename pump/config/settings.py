@@ -207,6 +207,19 @@ class JobConfig(NamedTuple):
             option=Option("--duplicates WHEN"),
         ),
     ] = "auto"
+    placement: Annotated[
+        str,
+        Setting(
+            "Where kernels read memory that does not fit on the GPU: `migrate` moves it there. "
+            "`auto` tries to leave it on the host, for each allocation of which kernels lack much "
+            "again and again, and keeps what is faster: that is sparse memory, such as tables of "
+            "embeddings. `remote` leaves all such allocations there, without a trial.",
+            "auto",
+            checks.placement,
+            AT_ONCE,
+            option=Option("--placement WHERE"),
+        ),
+    ] = "migrate"
     granularity: Annotated[
         str,
         Setting(

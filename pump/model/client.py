@@ -165,6 +165,16 @@ class ClientModel:
         """Turns duplication on or off: blocks that were only read then leave without a copy."""
         lib.pump_model_duplicate(self.raw, wanted)
 
+    def read_in_place(self, placement: str) -> None:
+        """Chooses where kernels read memory that does not fit: "migrate": never in place on the
+        host; "auto": if a trial was faster; "remote": whatever they lack much of."""
+        modes = {
+            "migrate": lib.PUMP_IN_PLACE_OFF,
+            "auto": lib.PUMP_IN_PLACE_AUTO,
+            "remote": lib.PUMP_IN_PLACE_ALWAYS,
+        }
+        lib.pump_model_read_in_place(self.raw, modes[placement])
+
     # ---- for reports and tests --------------------------------------------------------
 
     def totals(self) -> Any:

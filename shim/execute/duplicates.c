@@ -35,8 +35,8 @@ static void give_up(const char *why) {
                 why);
 }
 
-static CUresult advise(uint32_t device, uint64_t address, uint64_t length_bytes,
-                       CUmem_advise advice) {
+CUresult pump_advise(uint32_t device, uint64_t address, uint64_t length_bytes,
+                     CUmem_advise advice) {
   if (PUMP_HAS(cuMemAdvise_v2)) {
     CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, (int)device};
     return pump_real.cuMemAdvise_v2(address, length_bytes, advice, location);
@@ -49,7 +49,7 @@ static CUresult advise_blocks(uint32_t device, uint64_t address, uint32_t first,
                               uint32_t end, CUmem_advise advice) {
   uint64_t begin = address + (uint64_t)first * PUMP_BLOCK_BYTES;
   uint64_t length_bytes = (uint64_t)(end - first) * PUMP_BLOCK_BYTES;
-  CUresult result = advise(device, begin, length_bytes, advice);
+  CUresult result = pump_advise(device, begin, length_bytes, advice);
   if (result == CUDA_SUCCESS)
     pump_read_mostly_note(begin / PUMP_BLOCK_BYTES,
                           (begin + length_bytes) / PUMP_BLOCK_BYTES,
@@ -57,7 +57,7 @@ static CUresult advise_blocks(uint32_t device, uint64_t address, uint32_t first,
   return result;
 }
 
-static bool takes_advice(uint32_t device, uint64_t address) {
+bool pump_takes_advice(uint32_t device, uint64_t address) {
   struct pump_hit hit;
   return !pump_peer_may_reach(device) && pump_range_lookup(address, &hit) &&
          hit.kind == PUMP_RANGE_CONVERTED && hit.pool == NULL && !hit.by_handle;
@@ -87,7 +87,7 @@ static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
 
 uint32_t pump_duplicates_prepare_arrival(uint32_t device, uint64_t address,
                                          uint64_t length_bytes, uint32_t wanted) {
-  if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !takes_advice(device, address)) return 0;
+  if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !pump_takes_advice(device, address)) return 0;
   uint32_t count = blocks_of(length_bytes), mapped = find_mapped(address, wanted), done = 0;
   for (uint32_t i = 0, end; i < count; i = end) {
     end = i + 1;

@@ -190,6 +190,7 @@ static void count(const struct mover *mover, uint32_t result, uint64_t length_by
 
 /* Returns how many bytes of a moved slice were copied. */
 static uint64_t copied_bytes(const struct mover *mover, const struct job *job) {
+  if (job->command.advice != PUMP_ADVICE_NONE) return 0;
   uint64_t kept = to_gpu(mover) ? 0 : (uint64_t)(uint32_t)__builtin_popcount(job->kept);
   return job->command.length_bytes - kept * PUMP_BLOCK_BYTES;
 }
@@ -202,8 +203,9 @@ static void write_result(const struct mover *mover, const struct job *job,
     pump_schedule_add_left_bytes(mover->role.set->device, job->command.length_bytes);
     if (pump_recording) pump_hops_note_eviction(mover->role.set->device);
   }
-  pump_schedule_add_ended_bytes(mover->role.set->device, mover->role.direction, result,
-                                job->command.length_bytes);
+  if (job->command.advice == PUMP_ADVICE_NONE)
+    pump_schedule_add_ended_bytes(mover->role.set->device, mover->role.direction, result,
+                                  job->command.length_bytes);
   if (pump_recording) pump_hops_note_end(mover->role.set->device);
   if (pump_recording) pump_hops_write(job->command.ticket, &job->times);
   pump_schedule_finish(pump_shm, job->command.ticket, result, duration_us, job->kept);
@@ -217,7 +219,7 @@ static void report(const struct mover *mover, const struct job *job, uint32_t re
     return;
   }
   count(mover, result, copied_bytes(mover, job));
-  if (result == PUMP_RESULT_MOVED)
+  if (result == PUMP_RESULT_MOVED && job->command.advice == PUMP_ADVICE_NONE)
     PUMP_ADD(&pump_shm->shim_counters.scheduled_bytes, bytes);
   if (!pump_mapping_enter(&epoch_now)) return; /* the job's worker is gone */
   if (epoch_now == job->epoch) write_result(mover, job, result);
@@ -313,7 +315,11 @@ static void submit_or_refuse(struct mover *mover, const struct job *job) {
   pump_slot_begin(job->command.slot);
   uint32_t result =
       pump_command_validate_state(&job->command, device, mover->role.direction, &address);
-  if (result == PUMP_RESULT_MOVED) {
+  if (result == PUMP_RESULT_MOVED && job->command.advice != PUMP_ADVICE_NONE) {
+    if (pump_executors_gave_up(mover->role.set) ||
+        !pump_in_place_advise(device, address, bytes, job->command.advice))
+      result = PUMP_RESULT_FAILED;
+  } else if (result == PUMP_RESULT_MOVED) {
     if (submit(mover, lane, address)) {
       mover->in_flight++;
       return;

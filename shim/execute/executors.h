@@ -129,6 +129,18 @@ bool pump_command_validate_fields(const struct pump_command *command);
 uint32_t pump_command_validate_state(const struct pump_command *command, uint32_t device,
                                      uint32_t direction, uint64_t *address);
 
+/* ---- advice (duplicates.c, in_place.c) -------------------------------------- */
+
+/* Returns whether only pump advises the memory: its owner changes only with the
+ * allocation, and no peer maps it. */
+bool pump_takes_advice(uint32_t device, uint64_t address);
+CUresult pump_advise(uint32_t device, uint64_t address, uint64_t length_bytes,
+                     CUmem_advise advice);
+/* Lets kernels read the memory in place, or migrates it again; `advice`: PUMP_ADVICE_*.
+ * Returns whether the driver accepted it for all of the memory. */
+bool pump_in_place_advise(uint32_t device, uint64_t address, uint64_t length_bytes,
+                          uint32_t advice);
+
 /* ---- duplicates (duplicates.c) -------------------------------------------- */
 
 /* Sets READ_MOSTLY on those blocks of `wanted` (one bit each) for which driver and range

@@ -91,7 +91,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 12
+#define PUMP_ABI_VERSION 13
 
 /* Bounds; powers of two if positions are masked by them. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -115,6 +115,11 @@
 #define PUMP_SCHEDULE_ENTRIES 256         /* per direction */
 #define PUMP_UNPACED_BYTES 0x100000000    /* more bytes than a list holds */
 #define PUMP_SCHEDULE_TICKETS 1024
+/* Advice of an entry, by which kernels read its blocks in place on the host, or migrate
+ * them again. */
+#define PUMP_ADVICE_NONE 0
+#define PUMP_ADVICE_IN_PLACE 1
+#define PUMP_ADVICE_MIGRATE 2
 #define PUMP_MASK_BLOCKS 32   /* per slice: bits of `duplicates` and `kept` */
 #define PUMP_PREDICTIONS 4096 /* operations */
 
@@ -329,7 +334,7 @@ struct pump_command {
   uint64_t observed_seq;  /* TO_HOST: newest operation that the worker has considered */
   uint64_t needed_by_seq; /* TO_GPU: drop once this operation has executed; 0: never */
   uint32_t stream;        /* TO_GPU: stream of needed_by_seq */
-  uint32_t reserved;
+  uint32_t advice;        /* TO_GPU: PUMP_ADVICE_*: set the advice instead of moving */
 };
 
 /* The executors of a device and direction, asleep or not. */

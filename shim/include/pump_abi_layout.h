@@ -118,7 +118,7 @@ PUMP_ASSERT_OFFSET(pump_command, length_bytes, 24);
 PUMP_ASSERT_OFFSET(pump_command, observed_seq, 32);
 PUMP_ASSERT_OFFSET(pump_command, needed_by_seq, 40);
 PUMP_ASSERT_OFFSET(pump_command, stream, 48);
-PUMP_ASSERT_OFFSET(pump_command, reserved, 52);
+PUMP_ASSERT_OFFSET(pump_command, advice, 52);
 
 PUMP_ASSERT_SIZE(pump_executors_sleep, 64);
 PUMP_ASSERT_OFFSET(pump_executors_sleep, asleep, 0);

@@ -343,6 +343,12 @@ EXPORT void pump_extents_name(struct pump_extents *learner, uint64_t function,
   extents_read_name(name, bytes, &known->named);
 }
 
+bool pump_extents_gathers(struct pump_extents *learner, uint64_t function) {
+  const struct extents_function *known =
+      extents_cache_find(&learner->functions, extents_mix(function, 0), learner->now);
+  return known != NULL && known->named.gathers;
+}
+
 EXPORT void pump_extents_delete(struct pump_extents *learner) {
   if (learner == NULL) return;
   if (learner->segments != NULL)

@@ -16,6 +16,7 @@
 #ifndef PUMP_EXTENTS_H
 #define PUMP_EXTENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* cffi: begin */
@@ -69,5 +70,9 @@ void pump_extents_bytes(struct pump_extents *learner, uint32_t slot, uint32_t ge
                         uint64_t offset_bytes, uint64_t length_bytes);
 
 /* cffi: end */
+
+/* Returns whether the name of a kernel handle tells that it reads rows named by an index,
+ * so that it reads each byte few times. */
+bool pump_extents_gathers(struct pump_extents *learner, uint64_t function);
 
 #endif

@@ -103,6 +103,7 @@ struct extents_named {
   uint16_t element_bytes; /* 4 if it is not in the name */
   uint16_t structure;     /* of MULTI: EXTENTS_MULTI_* */
   uint16_t depth;         /* of MULTI: number of lists of tensors; 0: not in the name */
+  bool gathers;           /* reads rows that other memory names */
 };
 
 struct extents_function {

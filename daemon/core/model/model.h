@@ -94,6 +94,7 @@ struct pump_model_totals {
   uint64_t schedules;        /* schedules put in force */
   uint64_t trials;           /* duplicates that have left or lost their contents */
   uint64_t trials_wrong;     /* trials whose block was written or lost its contents */
+  uint64_t in_place_bytes;   /* bytes of the ranges that kernels read in place */
   uint32_t trials_ended; /* devices without duplicates, because these arrived too late */
   /* Recent share of operations that were predicted with confidence; 0: no learner. */
   double confidence;
@@ -197,6 +198,13 @@ void pump_model_schedule(struct pump_model *model, uint32_t arrivals);
 /* Selects whether schedules duplicate blocks that were not written in earlier rounds.
  * These blocks leave without a copy (docs/decisions/0051-read-duplication.md). */
 void pump_model_duplicate(struct pump_model *model, uint32_t wanted);
+/* Ranges that kernels read in place on the host (docs/sparse.md): none; those for which a
+ * trial was faster; all of which operations lack much. */
+#define PUMP_IN_PLACE_OFF 0
+#define PUMP_IN_PLACE_AUTO 1
+#define PUMP_IN_PLACE_ALWAYS 2
+/* Selects them: PUMP_IN_PLACE_*. Ranges that are already read in place remain so. */
+void pump_model_read_in_place(struct pump_model *model, uint32_t mode);
 /* Most operations that a worker's step predicts, so that it stays short [guessed]. */
 #define PUMP_PREDICT_AT_ONCE 128
 /* Expects up to `most` more predicted operations; returns how many. Expects none for two

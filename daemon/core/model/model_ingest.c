@@ -87,6 +87,7 @@ static void block_row(struct pump_model *m, uint16_t kind, uint64_t seq, int32_t
   struct block *b = &m->blocks.all[block];
   if (kind == PUMP_EVENT_DEAD) {
     model_set_dead(m, block);
+    model_in_place_freed(m, b->slot);
   } else if (kind == PUMP_EVENT_POPULATED) {
     if (!model_is_moving(b)) model_set_state(m, block, PUMP_BLOCK_RESIDENT);
   } else if (kind == PUMP_EVENT_DISCARDED) {
@@ -172,6 +173,7 @@ static void apply(struct pump_model *m, const struct pump_operation *op,
                        op->accesses[i].offset_bytes, op->accesses[i].length_bytes);
   bool predicted = model_learn_operation(m, op);
   model_op_add(m, op, runs, predicted);
+  model_in_place_issued(m, op, runs);
   model_graph_weigh(m, op->seq);
   if (m->timing != NULL) timing_issued(m->timing, op, m->totals.window_depth);
   if (op->seq > m->totals.observed_seq) m->totals.observed_seq = op->seq;
@@ -253,6 +255,8 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       if (m->timing != NULL)
         timing_timed(m->timing, batch->seq[row], batch->signature[row],
                      batch->time_ns[row]);
+      model_in_place_timed(m, batch->seq[row], batch->signature[row],
+                           batch->time_ns[row]);
       break;
     case PUMP_EVENT_SYNC:
       sync_row(m, batch, row);

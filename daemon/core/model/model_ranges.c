@@ -77,6 +77,7 @@ void model_range_remove(struct pump_model *m, uint32_t slot) {
   if (range->first_block == NONE) return;
   pump_extents_segment_gone(m->extents, slot);
   model_learn_range(m, slot, true);
+  model_in_place_gone(m, slot);
   for (int32_t block = range->first_block; block < range->first_block + range->blocks;
        block++) {
     model_drop_chain(m, block);

@@ -6,6 +6,29 @@
 
 #include "model.h"
 
+/* IN_PLACE_NO: blocks migrate. IN_PLACE_ASKED, IN_PLACE_ENDING: executors are setting or
+ * withdrawing the advice; blocks still migrate. IN_PLACE_TRIAL, IN_PLACE_KEPT: kernels read
+ * in place. IN_PLACE_NEVER: refused, or slower than migration. */
+enum {
+  IN_PLACE_NO,
+  IN_PLACE_ASKED,
+  IN_PLACE_TRIAL,
+  IN_PLACE_KEPT,
+  IN_PLACE_ENDING,
+  IN_PLACE_NEVER
+};
+
+/* Whether kernels read a range in place. */
+struct range_in_place {
+  uint8_t state;     /* IN_PLACE_* */
+  uint8_t large;     /* operations that lacked much of the range */
+  uint8_t slower;    /* consecutive operations that were slower than migration */
+  bool failed;       /* an executor could not set the advice */
+  int32_t asked;     /* blocks, from the first, whose advice the executors have */
+  int32_t answered;  /* blocks whose advice they have answered */
+  uint64_t since_ns; /* when the newest advice was complete */
+};
+
 struct range {
   uint64_t base, length_bytes;
   int32_t first_block; /* NONE: there is no range */
@@ -13,6 +36,7 @@ struct range {
   uint32_t generation;
   uint32_t device;
   uint64_t lead_bytes; /* from the start of the first block to the base */
+  struct range_in_place in_place;
 };
 
 /* Gaps of up to this many blocks have a list per size, so that one is found at once; larger

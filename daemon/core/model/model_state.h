@@ -7,6 +7,7 @@
 #include "model_blocks.h"
 #include "model_expect.h"
 #include "model_graph.h"
+#include "model_in_place.h"
 #include "model_ranges.h"
 #include "model_schedules.h"
 #include "model_transfers.h"
@@ -25,6 +26,7 @@ struct pump_model {
   struct pump_extents *extents;
   struct expected expected;
   struct schedules schedules;
+  struct in_place in_place;
   bool duplicates;            /* blocks are duplicated on trial (model_duplicates.c) */
   struct pump_timing *timing; /* NULL: times are not tracked */
   uint64_t *arrived_ns;       /* by block: when a transfer last brought it */

@@ -54,6 +54,14 @@ EXPORT void model_transfer_ended(struct pump_model *m, uint32_t index, uint32_t 
   const struct range *range = &m->ranges.all[transfer->slot];
   bool to_gpu = transfer->direction == PUMP_TO_GPU;
   m->schedules.changes++;
+  if (transfer->advice != PUMP_ADVICE_NONE) {
+    transfer->ticket = 0;
+    m->transfers.unused[m->transfers.unused_count++] = index;
+    if (range->first_block != NONE && range->generation == transfer->generation)
+      model_in_place_answered(m, transfer->slot, transfer->blocks,
+                              result == PUMP_RESULT_MOVED);
+    return;
+  }
   if (!to_gpu) device->leaving_bytes -= transfer->bytes;
   if (!to_gpu && result == PUMP_RESULT_MOVED) device->left_bytes += transfer->bytes;
   device->ended_bytes += pump_ended_bytes(transfer->direction, result, transfer->bytes);

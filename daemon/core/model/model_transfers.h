@@ -14,7 +14,8 @@ struct transfer {
   uint64_t offset_bytes, bytes; /* offset_bytes: from the range's base */
   uint32_t duplicates;          /* as in struct pump_entry */
   uint8_t device, direction;
-  bool expected; /* serves an operation that was not issued yet */
+  bool expected;  /* serves an operation that was not issued yet */
+  uint8_t advice; /* PUMP_ADVICE_*; if any, it moves nothing */
 };
 
 struct transfers {

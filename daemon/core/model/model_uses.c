@@ -157,7 +157,7 @@ uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32
 /* An operation's uses while they are added to the ring. */
 struct filling {
   uint32_t op;
-  bool issued, in_place; /* in place: reuses the operation's own slots, up to `end` */
+  bool issued, reuses; /* reuses: the operation's own slots, up to `end` */
   int64_t slot, end;
   bool (*lose)(struct pump_model *m);
 };
@@ -223,7 +223,7 @@ static void remove_use(struct pump_model *m, int32_t use) {
 
 /* Returns a slot for a use, or NONE. */
 static int32_t take_slot(struct pump_model *m, struct filling *filling) {
-  if (filling->in_place)
+  if (filling->reuses)
     return filling->slot < filling->end ? use_index(filling->slot++) : NONE;
   while (m->window.use_head - m->window.use_tail >= USES)
     if (filling->lose == NULL || !filling->lose(m)) return NONE;
@@ -268,7 +268,7 @@ static void note_larger(struct pump_model *m, const struct filling *filling,
                         const struct model_run *run) {
   uint32_t index = filling->op;
   struct op *op = &m->window.ops[index];
-  int64_t uses = filling->in_place ? filling->slot - op->first_use : op->uses;
+  int64_t uses = filling->reuses ? filling->slot - op->first_use : op->uses;
   m->window.op_device[index] = m->blocks.all[run->first].device;
   op->larger = model_is_share(m, index, uses, LARGER_PERCENT);
 }
@@ -288,9 +288,13 @@ static void fill(struct pump_model *m, struct filling *filling,
     for (uint32_t i = 0; i < count; i++) {
       int32_t from = (int32_t)(runs[i].count * step / steps);
       int32_t to = (int32_t)(runs[i].count * (step + 1) / steps);
-      if (to > from && !add_part(m, filling, &runs[i], from, to)) return;
+      if (to > from && !model_is_in_place(m, &runs[i]) &&
+          !add_part(m, filling, &runs[i], from, to))
+        return;
     }
   }
+  for (uint32_t i = 0; i < count; i++)
+    m->window.ops[filling->op].in_place |= model_is_in_place(m, &runs[i]);
   if (count > 0) note_larger(m, filling, &runs[0]);
 }
 
@@ -306,12 +310,13 @@ bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32
   uint32_t index = op_index(m->window.op_issued);
   const struct op *op = &m->window.ops[index];
   int64_t first = op->first_use, needed = 0;
-  for (uint32_t i = 0; i < count; i++) needed += runs[i].count;
+  for (uint32_t i = 0; i < count; i++)
+    if (!model_is_in_place(m, &runs[i])) needed += runs[i].count;
   if (needed > op->uses) return false;
   for (uint32_t i = 0; i < op->uses; i++) remove_use(m, use_index(first + i));
   struct filling filling = {.op = index,
                             .issued = true,
-                            .in_place = true,
+                            .reuses = true,
                             .slot = first,
                             .end = first + op->uses};
   fill(m, &filling, runs, count);

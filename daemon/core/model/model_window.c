@@ -112,8 +112,9 @@ static void retire_op(struct pump_model *m, uint32_t index) {
     if (ended) model_discarding(m, block, op->seq);
   }
   m->devices[m->window.op_device[index]].args_truncated |= op->args_truncated;
-  met.known = !untouched && !op->args_truncated;
+  met.known = !untouched && !op->args_truncated && !op->in_place;
   if (m->timing != NULL) timing_retired(m->timing, op->seq, &met);
+  model_in_place_retired(m, op->seq);
   m->totals.operations++;
   m->totals.operations_hit += hit;
   m->totals.window_depth--;

@@ -33,6 +33,7 @@ struct op {
   bool larger;         /* uses more than LARGER_PERCENT of its device's budget */
   bool in_order;       /* larger, and its resident blocks are prefetched again in order */
   bool args_truncated; /* uses more memory than its record names */
+  bool in_place;       /* reads memory of the host in place */
 };
 
 struct use {

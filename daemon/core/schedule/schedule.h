@@ -15,7 +15,8 @@ struct schedule_entry {
   int32_t first_block, blocks;
   uint32_t slot, after_stream, need_stream;
   uint64_t after_seq, left_bytes, ended_bytes;
-  int64_t need; /* operation that the arrival serves; 0: a departure */
+  int64_t need;    /* operation that the arrival serves; 0: a departure, or advice */
+  uint32_t advice; /* PUMP_ADVICE_* */
 };
 
 struct schedule_lists {
@@ -33,6 +34,8 @@ void schedule_make(struct pump_model *m, uint32_t device, uint64_t until_seq,
  * the blocks above it leave in the driver's own order. */
 void schedule_make_excess(struct pump_model *m, uint32_t device,
                           struct schedule_lists *out);
+/* Adds the device's pending changes of advice before the arrivals, as far as they fit. */
+void schedule_add_advice(struct pump_model *m, uint32_t device, struct schedule_lists *out);
 /* Allocates a transfer for each entry; returns how many entries got one. */
 uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device, uint32_t direction,
                                  const struct schedule_entry *scheduled, uint32_t count,

@@ -1,10 +1,14 @@
 /* schedule_transfers.c - transfers of a schedule in force: made, released, taken; and
  * whether the schedule is still valid. */
+#include <string.h>
+
 #include "schedule.h"
 
-#define LEAST_BLOCKS 64 /* a shorter rest of a list is not enough: 128 MiB [guessed] */
+#define LEAST_BLOCKS 64   /* a shorter rest of a list is not enough: 128 MiB [guessed] */
+#define ADVICE_ENTRIES 32 /* most changes of advice in a schedule [guessed] */
 
 static void mark(struct pump_model *m, const struct transfer *transfer, bool scheduled) {
+  if (transfer->advice != PUMP_ADVICE_NONE) return;
   for (int32_t i = 0; i < transfer->blocks; i++) {
     struct block *b = &m->blocks.all[transfer->first_block + i];
     bool to_gpu = transfer->direction == PUMP_TO_GPU;
@@ -15,6 +19,27 @@ static void mark(struct pump_model *m, const struct transfer *transfer, bool sch
     else
       b->goes = scheduled;
   }
+}
+
+void schedule_add_advice(struct pump_model *m, uint32_t device,
+                         struct schedule_lists *out) {
+  struct schedule_entry *entries = out->entries[PUMP_TO_GPU];
+  struct schedule_entry advice[ADVICE_ENTRIES];
+  uint32_t count = 0, slot;
+  int32_t first, blocks;
+  while (count < ADVICE_ENTRIES &&
+         (blocks = model_in_place_take(m, device, (int32_t)m->bounds.slice_most, &slot,
+                                       &first)) != 0)
+    advice[count++] = (struct schedule_entry){.first_block = first,
+                                              .blocks = blocks,
+                                              .slot = slot,
+                                              .advice = model_in_place_advice(m, slot)};
+  if (count == 0) return;
+  uint32_t kept = out->count[PUMP_TO_GPU];
+  if (kept > PUMP_SCHEDULE_ENTRIES - count) kept = PUMP_SCHEDULE_ENTRIES - count;
+  memmove(entries + count, entries, kept * sizeof *entries);
+  memcpy(entries, advice, count * sizeof *entries);
+  out->count[PUMP_TO_GPU] = count + kept;
 }
 
 EXPORT uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device,
@@ -36,10 +61,14 @@ EXPORT uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device,
                           .bytes = span.length_bytes,
                           .device = (uint8_t)device,
                           .direction = (uint8_t)direction,
-                          .expected = scheduled->need > (int64_t)m->window.added_seq};
+                          .expected = scheduled->need > (int64_t)m->window.added_seq,
+                          .advice = (uint8_t)scheduled->advice};
     mark(m, &m->transfers.all[index], true);
     indices[made] = (uint16_t)index;
   }
+  for (uint32_t i = made; i < count; i++, scheduled++)
+    if (scheduled->advice != PUMP_ADVICE_NONE)
+      model_in_place_put_back(m, scheduled->slot, scheduled->blocks);
   m->schedules.untaken += made;
   return made;
 }
@@ -47,7 +76,12 @@ EXPORT uint32_t schedule_make_transfers(struct pump_model *m, uint32_t device,
 void schedule_release_transfer(struct pump_model *m, uint32_t index) {
   PUMP_ASSERT(m->transfers.all[index].ticket != 0 && m->schedules.untaken != 0,
               "only scheduled transfers are given back");
-  mark(m, &m->transfers.all[index], false);
+  const struct transfer *transfer = &m->transfers.all[index];
+  const struct range *range = &m->ranges.all[transfer->slot];
+  mark(m, transfer, false);
+  if (transfer->advice != PUMP_ADVICE_NONE && range->first_block != NONE &&
+      range->generation == transfer->generation)
+    model_in_place_put_back(m, transfer->slot, transfer->blocks);
   m->transfers.all[index].ticket = 0;
   m->transfers.unused[m->transfers.unused_count++] = index;
   m->schedules.untaken--;
@@ -61,6 +95,7 @@ EXPORT void schedule_note_taken(struct pump_model *m, uint32_t index, uint64_t v
   PUMP_ASSERT(transfer->ticket != 0 && m->schedules.untaken != 0,
               "an entry is taken at most once");
   m->schedules.untaken--;
+  if (transfer->advice != PUMP_ADVICE_NONE) return;
   mark(m, transfer, false);
   /* A refusal can only be due to a use after the operations that were read, or after a
    * deviation. */

@@ -127,7 +127,7 @@ static void take_ends(struct pump_shm *shm, struct pump_model *m, uint32_t direc
       m->schedules.running[kept++] = (uint16_t)index;
       continue;
     }
-    if (m->schedules.recorded != NULL)
+    if (m->schedules.recorded != NULL && transfer->advice == PUMP_ADVICE_NONE)
       record_end(m->schedules.recorded, transfer, end, now_ns);
     model_transfer_ended(m, index, PUMP_LOAD(&end->result), PUMP_LOAD(&end->duration_us),
                          PUMP_LOAD(&end->kept));
@@ -191,6 +191,7 @@ static void write_entry(struct pump_entry *to, const struct pump_model *m,
   PUMP_STORE(&command->observed_seq, to_host ? observed_seq : 0); /* unused by arrivals */
   PUMP_STORE(&command->needed_by_seq, (uint64_t)scheduled->need);
   PUMP_STORE(&command->stream, scheduled->need_stream);
+  PUMP_STORE(&command->advice, scheduled->advice);
   PUMP_STORE(&to->after_seq, scheduled->after_seq);
   PUMP_STORE(&to->left_bytes, scheduled->left_bytes);
   PUMP_STORE(&to->ended_bytes, scheduled->ended_bytes);
@@ -282,6 +283,7 @@ EXPORT void pump_worker_schedule(struct pump_shm *shm, struct pump_model *m,
     schedule_make(m, device, until_seq, &found);
   else
     schedule_make_excess(m, device, &found);
+  schedule_add_advice(m, device, &found);
   schedule->short_of_ops = found.short_of_ops;
   schedule->incomplete =
       until_seq == m->window.added_seq && m->window.op_issued < m->window.op_head;

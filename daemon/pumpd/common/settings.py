@@ -26,6 +26,7 @@ class WorkerSettings:
         reconnects gets a new number.
     `client_command`: the client's command line in a recorded job; empty if it is not visible.
     `duplicates`: whether evictions skip the copy of clean memory.
+    `placement`: where kernels read memory that does not fit: "migrate", "auto" or "remote".
     `learned_folder`: absolute path of the folder for learned access patterns; "" to keep none.
     `notes_folder`: the job's folder, for the numbers of a client that is killed; "" for no notes.
     """
@@ -43,5 +44,6 @@ class WorkerSettings:
     priority: int = DEFAULTS.priority
     client_command: tuple[str, ...] = ()
     duplicates: bool = False
+    placement: str = DEFAULTS.placement
     learned_folder: str = ""
     notes_folder: str = ""

@@ -15,6 +15,7 @@ import socket
 import time
 from typing import Any, Final
 
+from pump.config.settings import DEFAULTS
 from pump.model.bounds import BLOCK_BYTES
 from pump.model.client import ClientModel, DeviceFacts
 from pump.policy import by_name
@@ -82,9 +83,10 @@ class Worker:
         learned_folder: str = "",
         *,
         duplicates: bool = False,
+        placement: str = DEFAULTS.placement,
     ) -> None:
         """`client_pid`: 0 if the client is not visible. `duplicates`: whether evictions skip the
-        copy of clean memory. `learned_folder`: folder that keeps patterns learned under this policy
+        copy of clean memory. `placement`: "migrate", "auto" or "remote". `learned_folder`: folder that keeps patterns learned under this policy
         for the program's next run; "" to keep none."""
         self.mapping = mapping
         self.model = ClientModel()
@@ -92,6 +94,7 @@ class Worker:
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
         self.model.duplicate(duplicates)
+        self.model.read_in_place(placement)
         self._said_ended = False
         self._take(policy)
         self.recorder = recorder
@@ -437,6 +440,7 @@ def run(
         settings.client_pid,
         settings.learned_folder,
         duplicates=settings.duplicates,
+        placement=settings.placement,
     )
     liveness = Liveness(connection, settings.client_pid)
     steering = ControlWorker(worker, lifeline, connection, settings.client_pid)

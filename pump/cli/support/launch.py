@@ -147,6 +147,7 @@ def _pumpd_command(
         command += ["--budget", config.budget]
     if config.log_file:
         command += ["--log-file", config.log_file]
+    command += ["--placement", config.placement]
     if config.duplicates == "on":
         command += ["--duplicates", "yes"]
     if config.keep_learned:

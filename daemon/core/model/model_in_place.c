@@ -1,0 +1,235 @@
+/* model_in_place.c - decides which ranges kernels read on the host (docs/sparse.md).
+ *
+ * DESIGN. A kernel that reads few bytes of each page is faster if its pages stay on the
+ * host. The driver maps them for the GPU under SET_ACCESSED_BY, and faults migrate nothing.
+ * For dense memory this is slower, and each further read of a byte costs the link again.
+ *
+ * No property of a launch tells the two apart, so a trial decides. A range is a candidate
+ * if operations lack much of it again and again. Executors set the advice for the whole
+ * range. Its blocks then count as not needed: they neither arrive nor fault. The first
+ * timed operation after that is the trial. Reads in place stay if it took at most half of
+ * the least time in which its missing blocks could have arrived. They end when two
+ * consecutive operations take longer than that time, and never return to the range. That
+ * time excludes evictions, so trials err towards migration.
+ *
+ * All trials together may cost TRIALS_PART of the run's time. A kernel of unknown kind is
+ * assumed to read its memory READS times, one whose name tells of a gather once.
+ */
+#include "model_state.h"
+
+/* Blocks that an operation must lack, and divisor of the range that it must lack, to be a
+ * reason or a proof [guessed]. */
+#define LACKS_BLOCKS 32
+#define LACKS_PART 8
+#define LARGE_LEAST 2  /* operations that lack as much before a trial [guessed] */
+#define KEPT_TIMES 2   /* a trial must be this many times as fast as migration [guessed] */
+#define SLOWER_LEAST 2 /* consecutive slower operations that end it [guessed] */
+#define TRIALS_PART 50 /* trials cost at most 1 / TRIALS_PART of the time [guessed] */
+#define SEEN_LATE_NS 2000000 /* an operation's end may be seen this late [guessed] */
+#define READS 8 /* assumed reads of each byte by a kernel of unknown kind [guessed] */
+
+EXPORT void pump_model_read_in_place(struct pump_model *m, uint32_t mode) {
+  m->in_place.mode = mode;
+}
+
+static bool is_read(const struct range *range) {
+  return range->in_place.state == IN_PLACE_TRIAL || range->in_place.state == IN_PLACE_KEPT;
+}
+
+bool model_is_in_place(const struct pump_model *m, const struct model_run *run) {
+  return m->in_place.ranges != 0 && is_read(&m->ranges.all[m->blocks.all[run->first].slot]);
+}
+
+/* ---- the advice ------------------------------------------------------------------ */
+
+static void count(struct pump_model *m, const struct range *range, bool read) {
+  m->in_place.ranges += read ? 1 : UINT32_MAX;
+  m->in_place.bytes += read ? range->length_bytes : 0 - range->length_bytes;
+}
+
+/* Makes issued operations read the range in place, too. */
+static void drop_uses(struct pump_model *m, const struct range *range) {
+  for (int32_t i = range->first_block; i < range->first_block + range->blocks; i++) {
+    for (int32_t use = m->blocks.all[i].first; use != NONE; use = m->window.uses[use].next)
+      m->window.ops[m->window.uses[use].op].in_place = true;
+    model_drop_chain(m, i);
+    model_relist(m, i);
+  }
+}
+
+static void set_state(struct pump_model *m, struct range *range, uint32_t state) {
+  bool before = is_read(range);
+  range->in_place.state = (uint8_t)state;
+  if (m->timing != NULL) range->in_place.since_ns = m->timing->now_ns;
+  if (is_read(range) != before) count(m, range, !before);
+  /* Expected operations need other blocks now, and the schedule has other entries. */
+  if (is_read(range) != before) pump_model_expect_nothing(m);
+  if (is_read(range) && !before) drop_uses(m, range);
+  model_deviate(m);
+}
+
+static void change_advice(struct pump_model *m, uint32_t slot, uint32_t state) {
+  struct range *range = &m->ranges.all[slot];
+  range->in_place.asked = range->in_place.answered = 0;
+  range->in_place.failed = false;
+  m->in_place.changing = slot + 1;
+  set_state(m, range, state);
+}
+
+int32_t model_in_place_take(struct pump_model *m, uint32_t device, int32_t most,
+                            uint32_t *slot, int32_t *first_block) {
+  if (m->in_place.changing == 0) return 0;
+  struct range *range = &m->ranges.all[m->in_place.changing - 1];
+  int32_t blocks = range->blocks - range->in_place.asked;
+  if (range->device != device || blocks == 0) return 0;
+  if (blocks > most) blocks = most;
+  *slot = m->in_place.changing - 1;
+  *first_block = range->first_block + range->in_place.asked;
+  range->in_place.asked += blocks;
+  return blocks;
+}
+
+void model_in_place_put_back(struct pump_model *m, uint32_t slot, int32_t blocks) {
+  m->ranges.all[slot].in_place.asked -= blocks;
+}
+
+uint32_t model_in_place_advice(const struct pump_model *m, uint32_t slot) {
+  return m->ranges.all[slot].in_place.state == IN_PLACE_ASKED ? PUMP_ADVICE_IN_PLACE
+                                                              : PUMP_ADVICE_MIGRATE;
+}
+
+/* Ends a change of advice whose last block was answered. */
+static void end_change(struct pump_model *m, uint32_t slot) {
+  struct range *range = &m->ranges.all[slot];
+  m->in_place.changing = 0;
+  if (range->in_place.state == IN_PLACE_ENDING)
+    set_state(m, range, IN_PLACE_NEVER);
+  else if (range->in_place.failed)
+    change_advice(m, slot, IN_PLACE_ENDING);
+  else
+    set_state(m, range,
+              m->in_place.mode == PUMP_IN_PLACE_AUTO ? IN_PLACE_TRIAL : IN_PLACE_KEPT);
+}
+
+void model_in_place_answered(struct pump_model *m, uint32_t slot, int32_t blocks,
+                             bool done) {
+  struct range *range = &m->ranges.all[slot];
+  range->in_place.answered += blocks;
+  range->in_place.failed |= !done;
+  if (range->in_place.answered == range->blocks) end_change(m, slot);
+}
+
+void model_in_place_gone(struct pump_model *m, uint32_t slot) {
+  struct range *range = &m->ranges.all[slot];
+  if (is_read(range)) count(m, range, false);
+  range->in_place.state = IN_PLACE_NO;
+  if (m->in_place.changing == slot + 1) m->in_place.changing = 0;
+}
+
+/* Returns the range's blocks to migration for good. */
+static void end(struct pump_model *m, uint32_t slot) {
+  if (m->in_place.changing == 0) change_advice(m, slot, IN_PLACE_ENDING);
+}
+
+void model_in_place_freed(struct pump_model *m, uint32_t slot) {
+  if (is_read(&m->ranges.all[slot])) end(m, slot);
+}
+
+/* ---- reasons --------------------------------------------------------------------- */
+
+/* Returns how many of the run's blocks are certainly on the host. */
+static int64_t missing_blocks(const struct pump_model *m, const struct model_run *run) {
+  int64_t missing = 0;
+  for (int32_t i = 0; i < run->count; i++)
+    missing += m->blocks.all[run->first + i].state == PUMP_BLOCK_HOST;
+  return missing;
+}
+
+/* Returns the least time in which so many blocks arrive; 0: unknown. */
+static uint64_t arrival_ns(struct pump_model *m, uint32_t device, int64_t blocks) {
+  int64_t block_us = m->devices[device].block_us[PUMP_TO_GPU];
+  int64_t *least = &m->in_place.block_us[device];
+  if (*least == 0 || block_us < *least) *least = block_us;
+  return (uint64_t)blocks * (uint64_t)*least * 1000 >> 8;
+}
+
+/* Returns whether the advice would do what it should for all blocks of the range: a first
+ * touch populates on the GPU, a duplicate keeps migrating, a discarded block has no
+ * mapping, and a dead one may get another use. */
+static bool is_suitable(const struct pump_model *m, const struct range *range) {
+  for (int32_t i = 0; i < range->blocks; i++) {
+    const struct block *b = &m->blocks.all[range->first_block + i];
+    if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_DISCARDING || b->dead ||
+        b->discarded || b->discard_pending || b->duplicated)
+      return false;
+  }
+  return true;
+}
+
+void model_in_place_issued(struct pump_model *m, const struct pump_operation *issued,
+                           const struct model_run *runs) {
+  if (m->in_place.mode == PUMP_IN_PLACE_OFF || m->timing == NULL) return;
+  if (m->in_place.begun_ns == 0) m->in_place.begun_ns = m->timing->now_ns;
+  struct in_place_op op = {.seq = issued->seq, .function = issued->function};
+  int64_t most = 0;
+  for (uint32_t i = 0; i < issued->count; i++) {
+    uint32_t slot = issued->accesses[i].slot;
+    const struct range *range = &m->ranges.all[slot];
+    if (runs[i].count < LACKS_BLOCKS || range->in_place.state == IN_PLACE_NEVER) continue;
+    int64_t missing = missing_blocks(m, &runs[i]);
+    if (missing < LACKS_BLOCKS || missing < range->blocks / LACKS_PART) continue;
+    op.migrate_ns += arrival_ns(m, range->device, missing);
+    if (missing <= most) continue;
+    most = missing;
+    op.slot = slot;
+    op.generation = range->generation;
+  }
+  if (op.migrate_ns != 0) m->in_place.ops[issued->seq % IN_PLACE_OPS] = op;
+}
+
+/* Returns what was noted about the operation, if its range still exists; else NULL. */
+static const struct in_place_op *find_op(const struct pump_model *m, uint64_t seq) {
+  const struct in_place_op *op = &m->in_place.ops[seq % IN_PLACE_OPS];
+  const struct range *range = &m->ranges.all[op->slot];
+  bool found = seq != 0 && op->seq == seq && range->first_block != NONE &&
+               range->generation == op->generation;
+  return found ? op : NULL;
+}
+
+void model_in_place_retired(struct pump_model *m, uint64_t seq) {
+  const struct in_place_op *op = find_op(m, seq);
+  if (op == NULL) return;
+  struct range *range = &m->ranges.all[op->slot];
+  if (range->in_place.state != IN_PLACE_NO) return;
+  uint64_t reads = pump_extents_gathers(m->extents, op->function) ? 1 : READS;
+  uint64_t cost_ns = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads * op->migrate_ns : 0;
+  uint64_t run_ns = m->timing->now_ns - m->in_place.begun_ns;
+  if (range->in_place.large < LARGE_LEAST) range->in_place.large++;
+  if (range->in_place.large < LARGE_LEAST || m->in_place.changing != 0 ||
+      (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns || !is_suitable(m, range))
+    return;
+  m->in_place.trials_ns += cost_ns;
+  change_advice(m, op->slot, IN_PLACE_ASKED);
+}
+
+/* ---- proofs ---------------------------------------------------------------------- */
+
+void model_in_place_timed(struct pump_model *m, uint64_t seq, uint64_t elapsed_ns,
+                          uint64_t seen_ns) {
+  const struct in_place_op *op = find_op(m, seq);
+  if (op == NULL || m->in_place.mode != PUMP_IN_PLACE_AUTO) return;
+  struct range *range = &m->ranges.all[op->slot];
+  /* It must have begun after the advice. */
+  if (!is_read(range) || seen_ns < range->in_place.since_ns + elapsed_ns + SEEN_LATE_NS)
+    return;
+  if (range->in_place.state == IN_PLACE_TRIAL) {
+    if (elapsed_ns <= op->migrate_ns / KEPT_TIMES)
+      set_state(m, range, IN_PLACE_KEPT);
+    else
+      end(m, op->slot);
+    return;
+  }
+  bool slower = elapsed_ns > op->migrate_ns;
+  range->in_place.slower = slower ? (uint8_t)(range->in_place.slower + 1) : 0;
+  if (range->in_place.slower >= SLOWER_LEAST) end(m, op->slot);
+}
