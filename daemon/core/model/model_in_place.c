@@ -16,6 +16,7 @@
  * assumed to read its memory READS times, one whose name tells of a gather once.
  */
 #include "model_state.h"
+#include "pump_assert.h"
 
 /* Blocks that an operation must lack, and divisor of the range that it must lack, to be a
  * reason or a proof [guessed]. */
@@ -114,6 +115,9 @@ static void end_change(struct pump_model *m, uint32_t slot) {
 void model_in_place_answered(struct pump_model *m, uint32_t slot, int32_t blocks,
                              bool done) {
   struct range *range = &m->ranges.all[slot];
+  PUMP_ASSERT(m->in_place.changing == slot + 1 &&
+                  range->in_place.answered + blocks <= range->in_place.asked,
+              "executors answer for the range whose advice changes");
   range->in_place.answered += blocks;
   range->in_place.failed |= !done;
   if (range->in_place.answered == range->blocks) end_change(m, slot);
@@ -145,6 +149,10 @@ static int64_t missing_blocks(const struct pump_model *m, const struct model_run
   return missing;
 }
 
+static bool is_much(const struct range *range, int64_t missing) {
+  return missing >= LACKS_BLOCKS && missing >= range->blocks / LACKS_PART;
+}
+
 /* Returns the least time in which so many blocks arrive; 0: unknown. */
 static uint64_t arrival_ns(struct pump_model *m, uint32_t device, int64_t blocks) {
   int64_t block_us = m->devices[device].block_us[PUMP_TO_GPU];
@@ -170,43 +178,49 @@ void model_in_place_issued(struct pump_model *m, const struct pump_operation *is
                            const struct model_run *runs) {
   if (m->in_place.mode == PUMP_IN_PLACE_OFF || m->timing == NULL) return;
   if (m->in_place.begun_ns == 0) m->in_place.begun_ns = m->timing->now_ns;
-  struct in_place_op op = {.seq = issued->seq, .function = issued->function};
   int64_t most = 0;
   for (uint32_t i = 0; i < issued->count; i++) {
     uint32_t slot = issued->accesses[i].slot;
     const struct range *range = &m->ranges.all[slot];
     if (runs[i].count < LACKS_BLOCKS || range->in_place.state == IN_PLACE_NEVER) continue;
     int64_t missing = missing_blocks(m, &runs[i]);
-    if (missing < LACKS_BLOCKS || missing < range->blocks / LACKS_PART) continue;
-    op.migrate_ns += arrival_ns(m, range->device, missing);
-    if (missing <= most) continue;
+    if (missing <= most || !is_much(range, missing)) continue;
     most = missing;
-    op.slot = slot;
-    op.generation = range->generation;
+    m->in_place.ops[issued->seq % IN_PLACE_OPS] =
+        (struct in_place_op){.seq = issued->seq,
+                             .function = issued->function,
+                             .slot = slot,
+                             .generation = range->generation,
+                             .run = runs[i]};
   }
-  if (op.migrate_ns != 0) m->in_place.ops[issued->seq % IN_PLACE_OPS] = op;
 }
 
 /* Returns what was noted about the operation, if its range still exists; else NULL. */
-static const struct in_place_op *find_op(const struct pump_model *m, uint64_t seq) {
-  const struct in_place_op *op = &m->in_place.ops[seq % IN_PLACE_OPS];
+static struct in_place_op *find_op(struct pump_model *m, uint64_t seq) {
+  struct in_place_op *op = &m->in_place.ops[seq % IN_PLACE_OPS];
   const struct range *range = &m->ranges.all[op->slot];
   bool found = seq != 0 && op->seq == seq && range->first_block != NONE &&
                range->generation == op->generation;
   return found ? op : NULL;
 }
 
-void model_in_place_retired(struct pump_model *m, uint64_t seq) {
-  const struct in_place_op *op = find_op(m, seq);
-  if (op == NULL) return;
+static bool is_dense(const struct pump_model *m, uint64_t function) {
+  for (uint32_t i = 0; i < IN_PLACE_DENSE; i++)
+    if (m->in_place.dense[i] == function && function != 0) return true;
+  return false;
+}
+
+/* Asks for the operation's range if it is a reason, and a trial may cost its time. */
+static void consider(struct pump_model *m, const struct in_place_op *op) {
   struct range *range = &m->ranges.all[op->slot];
-  if (range->in_place.state != IN_PLACE_NO) return;
+  uint64_t migrate_ns = arrival_ns(m, range->device, missing_blocks(m, &op->run));
   uint64_t reads = pump_extents_gathers(m->extents, op->function) ? 1 : READS;
-  uint64_t cost_ns = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads * op->migrate_ns : 0;
+  uint64_t cost_ns = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads * migrate_ns : 0;
   uint64_t run_ns = m->timing->now_ns - m->in_place.begun_ns;
   if (range->in_place.large < LARGE_LEAST) range->in_place.large++;
   if (range->in_place.large < LARGE_LEAST || m->in_place.changing != 0 ||
-      (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns || !is_suitable(m, range))
+      (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns ||
+      is_dense(m, op->function) || !is_suitable(m, range))
     return;
   m->in_place.trials_ns += cost_ns;
   change_advice(m, op->slot, IN_PLACE_ASKED);
@@ -214,22 +228,44 @@ void model_in_place_retired(struct pump_model *m, uint64_t seq) {
 
 /* ---- proofs ---------------------------------------------------------------------- */
 
+/* Judges a measured operation by the blocks that are missing now: those of a range that is
+ * read in place hardly change while it runs. It must have begun after the advice. */
+static void judge(struct pump_model *m, const struct in_place_op *op) {
+  struct range *range = &m->ranges.all[op->slot];
+  int64_t missing = missing_blocks(m, &op->run);
+  uint64_t migrate_ns = arrival_ns(m, range->device, missing);
+  if (m->in_place.mode != PUMP_IN_PLACE_AUTO || !is_much(range, missing) ||
+      op->seen_ns < range->in_place.since_ns + op->elapsed_ns + SEEN_LATE_NS)
+    return;
+  bool slower = op->elapsed_ns > migrate_ns;
+  range->in_place.slower = slower ? (uint8_t)(range->in_place.slower + 1) : 0;
+  if (range->in_place.state == IN_PLACE_KEPT) {
+    if (range->in_place.slower >= SLOWER_LEAST) end(m, op->slot);
+  } else if (op->elapsed_ns <= migrate_ns / KEPT_TIMES) {
+    set_state(m, range, IN_PLACE_KEPT);
+  } else {
+    if (!pump_extents_gathers(m->extents, op->function))
+      m->in_place.dense[m->in_place.dense_count++ % IN_PLACE_DENSE] = op->function;
+    end(m, op->slot);
+  }
+}
+
+void model_in_place_retired(struct pump_model *m, uint64_t seq) {
+  struct in_place_op *op = find_op(m, seq);
+  if (op == NULL) return;
+  op->retired = true;
+  const struct range *range = &m->ranges.all[op->slot];
+  if (range->in_place.state == IN_PLACE_NO)
+    consider(m, op);
+  else if (is_read(range) && op->elapsed_ns != 0)
+    judge(m, op);
+}
+
 void model_in_place_timed(struct pump_model *m, uint64_t seq, uint64_t elapsed_ns,
                           uint64_t seen_ns) {
-  const struct in_place_op *op = find_op(m, seq);
-  if (op == NULL || m->in_place.mode != PUMP_IN_PLACE_AUTO) return;
-  struct range *range = &m->ranges.all[op->slot];
-  /* It must have begun after the advice. */
-  if (!is_read(range) || seen_ns < range->in_place.since_ns + elapsed_ns + SEEN_LATE_NS)
-    return;
-  if (range->in_place.state == IN_PLACE_TRIAL) {
-    if (elapsed_ns <= op->migrate_ns / KEPT_TIMES)
-      set_state(m, range, IN_PLACE_KEPT);
-    else
-      end(m, op->slot);
-    return;
-  }
-  bool slower = elapsed_ns > op->migrate_ns;
-  range->in_place.slower = slower ? (uint8_t)(range->in_place.slower + 1) : 0;
-  if (range->in_place.slower >= SLOWER_LEAST) end(m, op->slot);
+  struct in_place_op *op = find_op(m, seq);
+  if (op == NULL || elapsed_ns >= TIMING_END_NS || seen_ns >= TIMING_END_NS) return;
+  op->elapsed_ns = elapsed_ns;
+  op->seen_ns = seen_ns;
+  if (op->retired && is_read(&m->ranges.all[op->slot])) judge(m, op);
 }

@@ -6,6 +6,7 @@
 
 /* Newest operations that lack much of a range. The launch queue holds fewer [guessed]. */
 #define IN_PLACE_OPS 2048u
+#define IN_PLACE_DENSE 256u /* remembered functions [guessed] */
 
 struct in_place {
   uint32_t mode;      /* PUMP_IN_PLACE_* */
@@ -16,16 +17,21 @@ struct in_place {
   uint64_t trials_ns; /* estimated cost of all trials */
   struct in_place_op {
     uint64_t seq, function;
-    uint32_t slot, generation; /* of the range of which it lacks most */
-    uint64_t migrate_ns;       /* least time in which its missing blocks would arrive */
+    uint32_t slot, generation; /* of the range of which it lacks most when issued */
+    struct model_run run;      /* blocks of that range that it reaches */
+    uint64_t elapsed_ns;       /* 0: not measured yet */
+    uint64_t seen_ns;          /* when its end was seen */
+    bool retired;
   } ops[IN_PLACE_OPS];
+  uint64_t dense[IN_PLACE_DENSE]; /* newest functions whose trial was slower */
+  uint32_t dense_count;
   int64_t
       block_us[PUMP_MAX_DEVICES]; /* least time per arriving block, us << 8; 0: unknown */
 };
 
 /* Returns whether kernels read the run's blocks in place, so that they are not needed. */
 bool model_is_in_place(const struct pump_model *m, const struct model_run *run);
-/* Notes how much of each range an issued operation lacks. */
+/* Notes the range of which an issued operation lacks most. */
 void model_in_place_issued(struct pump_model *m, const struct pump_operation *issued,
                            const struct model_run *runs);
 /* Notes that the operation has executed, and may ask for a range to be read in place. */

@@ -91,6 +91,7 @@ static inline void add_to_slice(struct slice_list *list, bool with, struct run *
     slice->after_seq = awaited->after_seq;
     slice->left_bytes = awaited->left_bytes;
     slice->ended_bytes = 0;
+    slice->advice = PUMP_ADVICE_NONE;
     return;
   }
   struct schedule_entry *slice = list->newest;

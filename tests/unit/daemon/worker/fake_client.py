@@ -59,6 +59,8 @@ class FakeClient:
         *,
         function: int = 0,
         device: int = 0,
+        signature: int = 0,
+        time_ns: int = 0,
     ) -> bool:
         """Publishes one event; extents are (slot, offset_bytes, length_bytes)."""
         header = self.shm.header
@@ -73,7 +75,8 @@ class FakeClient:
             event.kind = lib.PUMP_EVENT_MORE if i else kind
             event.seq, event.stream, event.extent_count = seq, stream, len(extents)
             event.function, event.device = function, device
-            event.signature = function if kind == lib.PUMP_EVENT_KERNEL else 0
+            event.signature = function if kind == lib.PUMP_EVENT_KERNEL else signature
+            event.time_ns = time_ns
             for j, (slot, offset, length) in enumerate(extents[3 * i : 3 * i + 3]):
                 event.extents[j].slot = slot
                 event.extents[j].generation = self.shm.ranges[slot].generation
@@ -81,6 +84,16 @@ class FakeClient:
                 event.extents[j].length_access = (length << 2 | lib.PUMP_ACCESS_READ) & MASK
             event.sequence = (position + i + 1) & MASK
         return True
+
+    def name(self, function: int, name: bytes) -> None:
+        """Reports a kernel's name, of at most 72 bytes."""
+        position = self.shm.header.event_tail
+        self.shm.header.event_tail = (position + 1) & MASK
+        event = self.shm.events[position % lib.PUMP_EVENT_SLOTS]
+        event.kind, event.function, event.extent_count = lib.PUMP_EVENT_NAME, function, 0
+        event.payload_bytes = len(name)
+        ffi.buffer(event.extents)[: len(name)] = name
+        event.sequence = (position + 1) & MASK
 
     def alloc(self, blocks: int, device: int = 0) -> int:
         """Allocates a range; returns its slot."""
@@ -161,7 +174,9 @@ class FakeClient:
         """Reports the end of a command. `kept`: as in struct pump_entry_end."""
         device, direction = self._taken.pop(command.ticket)
         schedule = self.shm.schedules[device]
-        if direction == lib.PUMP_TO_GPU:
+        if command.advice:
+            pass  # it moves nothing
+        elif direction == lib.PUMP_TO_GPU:
             schedule.ended_bytes += command.length_bytes
         elif result == lib.PUMP_RESULT_MOVED:
             schedule.left_bytes += command.length_bytes
