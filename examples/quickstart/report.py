@@ -164,7 +164,8 @@ def curve(data: Mapping[str, Any]) -> str:
         lines.append("  " + f"{point['x']:g}".ljust(16) + cells)
     lines += [
         "",
-        f"  kernels / link: {found['given_x']:.1f} with the kernel times of {data['profile']}",
+        f"  kernels / link: kernel time / link time; {found['given_x']:.1f} in profile "
+        f"{data['profile']}",
     ]
     return "\n".join(lines)
 

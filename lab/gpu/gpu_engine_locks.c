@@ -39,8 +39,8 @@ uint64_t gpu_map_memory(struct gpu_engine *engine, uint64_t now_ns,
   return locks->write_until_ns;
 }
 
-void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
-              uint64_t until_ns) {
+void gpu_hold_locks(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
+                    uint64_t until_ns) {
   struct uvm_locks *locks = &engine->uvm.locks;
   if ((locks->kinds & GPU_LOCK_CONTEXT) && call != NULL && call->to_host) {
     uint64_t *held_ns = &locks->context_until_ns[call->context];

@@ -90,14 +90,14 @@ uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t tim
   return stream;
 }
 
-void gpu_turn_began(struct gpu_engine *engine, uint32_t owner, uint32_t server) {
+void gpu_fairness_op_started(struct gpu_engine *engine, uint32_t owner, uint32_t server) {
   if (!gpu_shared(engine)) return;
   uint64_t *served_ns = &gpu_owner_edit(engine, owner)->served_ns[server];
   *served_ns = engine->turn_ns[server] = uvm_max(*served_ns, engine->turn_ns[server]);
 }
 
-void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
-                    uint64_t taken_ns) {
+void gpu_fairness_op_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
+                           uint64_t taken_ns) {
   if (gpu_shared(engine)) gpu_owner_edit(engine, owner)->served_ns[server] += taken_ns;
 }
 

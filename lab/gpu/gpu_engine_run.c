@@ -62,8 +62,8 @@ uint64_t gpu_head_time(const struct gpu_engine *engine, uint32_t stream) {
 static void release_server(struct gpu_engine *engine, const struct gpu_op *op,
                            uint32_t server) {
   engine->running[server] = GPU_NONE;
-  gpu_turn_ended(engine, gpu_streams(engine)[op->stream].owner, server,
-                 engine->uvm.now_ns - op->start_ns);
+  gpu_fairness_op_ended(engine, gpu_streams(engine)[op->stream].owner, server,
+                        engine->uvm.now_ns - op->start_ns);
 }
 
 static void finish(struct gpu_engine *engine, const struct gpu_hooks *hooks,
@@ -355,7 +355,7 @@ static void run_slice(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   if (!gpu_blocks_live(engine, first, count, GPU_ERROR_COMMAND_ON_FREED)) return;
   struct gpu_cost cost;
   gpu_slice(engine, hooks, op, first, count, first_slice, op->blocks > 1, &cost);
-  gpu_hold(engine, NULL, cost.caller_free_ns);
+  gpu_hold_locks(engine, NULL, cost.caller_free_ns);
   op->next_ns = cost.caller_free_ns;
   gpu_op_completes(engine, op, cost.complete_ns);
 }
@@ -375,7 +375,7 @@ static void start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
   uint32_t server = gpu_server_of(op->kind);
   if (server != GPU_NONE) {
     engine->running[server] = index;
-    gpu_turn_began(engine, gpu_streams(engine)[op->stream].owner, server);
+    gpu_fairness_op_started(engine, gpu_streams(engine)[op->stream].owner, server);
   }
   op->start_ns = op->next_ns = engine->uvm.now_ns;
   if (!gpu_kind_holds(op->kind)) gpu_queue_leave(engine, index);

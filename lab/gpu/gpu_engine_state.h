@@ -215,9 +215,10 @@ bool gpu_kind_holds(uint32_t kind);
 /* Returns 0, or the number of the broken invariant. */
 int gpu_check_connections(const struct gpu_engine *engine);
 
-/* gpu_engine_locks.c: holds the locks until then; `call` NULL: the driver's worker */
-void gpu_hold(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
-              uint64_t until_ns);
+/* gpu_engine_locks.c: keeps the driver's locks held until `until_ns`, by a prefetch call
+ * or, if `call` is NULL, by the driver's worker */
+void gpu_hold_locks(struct gpu_engine *engine, const struct gpu_prefetch_call *call,
+                    uint64_t until_ns);
 
 /* gpu_engine_queue.c: adds operations to streams and removes them */
 int gpu_enqueue(struct gpu_engine *engine, uint32_t stream,
@@ -238,9 +239,10 @@ void gpu_tell_start(struct gpu_engine *engine, const struct gpu_hooks *hooks,
 /* Picks the next stream to serve among those whose heads wait for the same engine as the
  * head of `stream`. Start-time fair queueing (Goyal and others 1996). */
 uint32_t gpu_turn(const struct gpu_engine *engine, uint32_t stream, uint64_t time_ns);
-void gpu_turn_began(struct gpu_engine *engine, uint32_t owner, uint32_t server);
-void gpu_turn_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
-                    uint64_t taken_ns);
+/* Counts an owner's time on a server, from an operation's start to its end. */
+void gpu_fairness_op_started(struct gpu_engine *engine, uint32_t owner, uint32_t server);
+void gpu_fairness_op_ended(struct gpu_engine *engine, uint32_t owner, uint32_t server,
+                           uint64_t taken_ns);
 /* Returns whether there is no space for the note of another operation with a cookie. */
 bool gpu_notes_full(const struct gpu_engine *engine, uint32_t owner);
 

@@ -189,7 +189,7 @@ int gpu_prefetch_step(struct gpu_engine *engine, uint64_t now_ns,
   gpu_op_completes(engine, op, cost.complete_ns);
   call->cost = cost;
   call->cost.complete_ns = op->complete_ns;
-  gpu_hold(engine, call, cost.caller_free_ns);
+  gpu_hold_locks(engine, call, cost.caller_free_ns);
   if (call->blocks_done < call->block_count) return GPU_MORE;
   op->phase = GPU_PHASE_END;
   op->next_ns = op->complete_ns;

@@ -35,7 +35,8 @@ size_t image_source_copy(struct image_source *source, uint64_t offset, void *to,
  * caller frees, followed by a zero. NULL: bytes are missing, or there is no memory. */
 const uint8_t *image_source_take(struct image_source *source, uint64_t offset,
                                  uint64_t bytes, uint8_t **owned);
-/* Returns the text from the beginning to a zero or the known end; memory as above. */
+/* Returns the text from the beginning to a zero or the known end; `*owned` is as
+ * in image_source_take. */
 const uint8_t *image_source_text(struct image_source *source, size_t *bytes,
                                  uint8_t **owned);
 

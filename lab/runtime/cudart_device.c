@@ -97,7 +97,7 @@ RT_FORWARD(cudaProfilerStop, (void), cuProfilerStop, ())
 struct property {
   int attribute; /* CU_DEVICE_ATTRIBUTE_* */
   size_t offset;
-  bool wide; /* size_t instead of int */
+  bool wide; /* the field is a size_t, not an int */
 };
 #define INT(attribute, field) {attribute, offsetof(struct cudaDeviceProp, field), false}
 #define WIDE(attribute, field) {attribute, offsetof(struct cudaDeviceProp, field), true}

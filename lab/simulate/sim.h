@@ -178,7 +178,7 @@ struct pump_sim_result {
   uint32_t failed_step;
   uint32_t reserved;
   uint64_t scheduled_bytes;   /* moved by entries of schedules */
-  uint64_t schedules_dropped; /* dropped because another operation was issued */
+  uint64_t schedules_dropped; /* dropped at an operation that was predicted wrongly */
   uint64_t schedules;         /* schedules put in force */
   uint64_t advice_calls;
   uint64_t trials;       /* duplicated blocks that were evicted */

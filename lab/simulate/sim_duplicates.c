@@ -45,8 +45,8 @@ static uint32_t find_kept(const struct pump_sim *sim, uint32_t wanted, uint32_t 
   return kept;
 }
 
-static uint64_t arrive(struct pump_sim *sim, struct sim_command *job, uint32_t first,
-                       uint32_t count) {
+static uint64_t advise_arrivals(struct pump_sim *sim, struct sim_command *job,
+                                uint32_t first, uint32_t count) {
   uint64_t free_ns = sim->now_ns;
   job->kept = find_kept(sim, job->duplicates, first, count);
   for (uint32_t i = 0, end; i < count; i = end) {
@@ -59,8 +59,8 @@ static uint64_t arrive(struct pump_sim *sim, struct sim_command *job, uint32_t f
   return free_ns;
 }
 
-static uint64_t depart(struct pump_sim *sim, struct sim_command *job, uint32_t first,
-                       uint32_t count) {
+static uint64_t advise_departures(struct pump_sim *sim, struct sim_command *job,
+                                  uint32_t first, uint32_t count) {
   uint32_t begin = UINT32_MAX, end = 0;
   for (uint32_t i = first; i < first + count; i++) {
     uint32_t kept = 0;
@@ -78,8 +78,8 @@ uint64_t sim_duplicates_advise(struct pump_sim *sim, uint32_t direction,
                                struct sim_command *job, uint32_t first, uint32_t count) {
   job->kept = 0;
   if (!sim->settings.duplicates) return sim->now_ns;
-  if (direction == PUMP_TO_HOST) return depart(sim, job, first, count);
-  return arrive(sim, job, first, count);
+  if (direction == PUMP_TO_HOST) return advise_departures(sim, job, first, count);
+  return advise_arrivals(sim, job, first, count);
 }
 
 void sim_duplicates_run(const struct sim_command *job, uint32_t direction, uint32_t begin,

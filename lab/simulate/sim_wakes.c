@@ -1,7 +1,8 @@
 /* sim_wakes.c - when a waiting thread continues: at once while it spins, otherwise late.
  *
- * It spins at the start of each wait. Real threads spin only after a short wait
- * (pump_spin_ns), which makes almost no difference (docs/decisions/0048-wake-ups.md).
+ * Simulated threads spin at the start of each wait. Real threads spin only if their last
+ * wait was short (pump_spin_ns), which makes almost no difference
+ * (docs/decisions/0048-wake-ups.md).
  */
 #include "lab/gpu/random.h"
 #include "sim_state.h"

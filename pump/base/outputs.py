@@ -69,7 +69,7 @@ COMPLETION = Kind("completions of pump", rb"(#compdef pump|# Completion of pump)
 PROFILE = Kind("a profile of pump simulate", rb"# Written from a report of scripts/gpu_probe")
 
 
-def check(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
+def check_replaceable(status: os.stat_result | None, fd: int | None, kind: Kind) -> None:
     """Raises OSError if an existing file must not be replaced by one of `kind`
     (IsADirectoryError for a folder).
 
@@ -99,16 +99,16 @@ def examine(name: str, kind: Kind, dir_fd: int | None = None) -> os.stat_result 
             raise FileNotFoundError(errno.ENOENT, text) from None
         return None
     if not stat.S_ISREG(status.st_mode):  # opening a device may block or have side effects
-        check(status, None, kind)
+        check_replaceable(status, None, kind)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         fd = os.open(name, flags, dir_fd=dir_fd)
     except PermissionError:
-        check(status, None, kind)
+        check_replaceable(status, None, kind)
         return status
     try:
         status = os.fstat(fd)
-        check(status, fd, kind)
+        check_replaceable(status, fd, kind)
         return status
     finally:
         os.close(fd)

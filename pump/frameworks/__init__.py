@@ -34,17 +34,17 @@ def advise(granularity: str, environ: Mapping[str, str]) -> Advice:
     for framework in FRAMEWORKS:
         advice = framework.tensor({**environ, **together.settings})
         if granularity == "auto":
-            advice = choose(framework.NAME, advice)
+            advice = choose_granularity(framework.NAME, advice)
         together = together.plus(advice)
     return together
 
 
-def choose(name: str, advice: Advice) -> Advice:
+def choose_granularity(framework: str, advice: Advice) -> Advice:
     """Returns the choice of `auto` for one framework, from its advice on tensor granularity."""
     if advice.conflicts:
-        return Advice(choices=[f"{name}: native, because {advice.conflicts[0]}"])
+        return Advice(choices=[f"{framework}: native, because {advice.conflicts[0]}"])
     if not advice.settings:
         return advice
     switches = " ".join(f"{key}={value}" for key, value in advice.settings.items())
-    chosen = f"{name}: tensor ({switches}), because no known conflict exists"
+    chosen = f"{framework}: tensor ({switches}), because no known conflict exists"
     return advice._replace(choices=[chosen])

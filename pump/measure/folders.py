@@ -139,7 +139,7 @@ class Original:
             elif _copied(entry, there):
                 first[entry.key()] = there
         for path, place in self._inside:
-            os.symlink(self._text(target, path, place), os.path.join(target, place))
+            os.symlink(self._link_text(target, path, place), os.path.join(target, place))
         for path, place in self._direct:
             os.symlink(path, os.path.join(target, place))
         for entry in reversed(self._folders):
@@ -224,7 +224,7 @@ class Original:
                 return os.path.normpath(os.path.join(self._places[above], below))
         return None
 
-    def _text(self, target: str, path: str, place: str) -> str:
+    def _link_text(self, target: str, path: str, place: str) -> str:
         """Returns a link's text in the copy: the original's, if that leads to the right place."""
         there = self._place(_next_target(path)) or self._place(os.path.realpath(path)) or "."
         with contextlib.suppress(OSError):

@@ -24,20 +24,20 @@ class Progress:
         the step's time, and with "failed" if the block raises."""
         began_s = time.monotonic()
         width = len(str(self.total))
-        self._put(f"[{self._done + 1:{width}}/{self.total}] {what} ...")
+        self._write(f"[{self._done + 1:{width}}/{self.total}] {what} ...")
         said: list[str] = []
         try:
             yield said
         except BaseException:
-            self._put(" failed\n")
+            self._write(" failed\n")
             raise
         self._done += 1
         now_s = time.monotonic()
         left_s = (now_s - self._began_s) / self._done * (self.total - self._done)
         after = f", about {_rough(left_s)} left" if self._done < self.total else ""
-        self._put(f" {', '.join(said) or f'{now_s - began_s:.1f} s'}{after}\n")
+        self._write(f" {', '.join(said) or f'{now_s - began_s:.1f} s'}{after}\n")
 
-    def _put(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # closed, or without a reader
             self._out.write(text)
             self._out.flush()

@@ -10,11 +10,11 @@ least. Jobs that fit into the remaining memory run alongside. Priorities are wei
 priority has fewer turns. A job that arrives, or returns from a pause, starts with the least time of
 the present ones. So a pause earns nothing.
 
-A job alongside is charged for its part of the memory, and the user of the turn for the rest. That
-user also pays for the part of a job whose user has had more than a waiting user. So no number of
-jobs or users makes a turn cheaper. A user that lacks LACKS_S of its share ends another user's turn.
-So in any period, a user with something to run gets its share by weight, less 30 s
-(docs/decisions/0075-shares-by-users.md).
+A job that runs alongside is charged for its part of the memory, and the user of the turn for the
+rest. If the job's user has already had more time than a waiting user, the user of the turn is also
+charged for that part. So no number of jobs or users makes a turn cheaper. A user that lacks LACKS_S
+of its share ends another user's turn. So in any period, a user with something to run gets its share
+by weight, less 30 s (docs/decisions/0075-shares-by-users.md).
 
 Two kinds of jobs do not wait. Jobs of a priority above NO_WAIT have their memory first. Part-time
 jobs report that they run only part of the time, like jobs that answer requests; they are charged
@@ -87,25 +87,25 @@ class Account:
 
     def __init__(self) -> None:
         self._had: dict[int, float] = {}
-        self._there: dict[int, int] = {}
+        self._groups: dict[int, int] = {}
 
-    def set_members(self, there: Mapping[int, int]) -> None:
-        """Sets the present members and their groups. Forgets an absent member once all present ones
-        have had as much time."""
+    def set_members(self, groups: Mapping[int, int]) -> None:
+        """Sets the present members, each with its group. Forgets an absent member once all present
+        ones have had as much time."""
         least: dict[int, float] = {}
-        for one, group in there.items():
-            if one in self._there:
+        for one, group in groups.items():
+            if one in self._groups:
                 least[group] = min(least.get(group, self._had[one]), self._had[one])
         most = max(self._had.values(), default=0.0)
-        for one, group in there.items():
-            if one not in self._there:
+        for one, group in groups.items():
+            if one not in self._groups:
                 self._had[one] = max(self._had.get(one, 0.0), least.get(group, most))
         if least:
             all_least = min(least.values())
             self._had = {
-                one: had for one, had in self._had.items() if one in there or had > all_least
+                one: had for one, had in self._had.items() if one in groups or had > all_least
             }
-        self._there = dict(there)
+        self._groups = dict(groups)
 
     def add(self, one: int, seconds: float) -> None:
         """Adds to the time of a member, unless it is forgotten."""
@@ -123,7 +123,7 @@ class Account:
     def forget(self, one: int) -> None:
         """Forgets a member that does not come back."""
         self._had.pop(one, None)
-        self._there.pop(one, None)
+        self._groups.pop(one, None)
 
 
 class Turns:

@@ -34,8 +34,8 @@ WORDS: Final = {
 SLICE: Final = ("waited", "called", "driver", "link", "seen")
 NOT_PUMPS: Final = ("driver", "link")
 THREADS: Final = {
-    form.THREADS_TO_GPU: "executors to the GPU",
-    form.THREADS_TO_HOST: "executors to the host",
+    form.THREADS_TO_GPU: "threads that copy to the GPU",
+    form.THREADS_TO_HOST: "threads that copy to the host",
     form.THREADS_MARKERS: "marker thread",
     form.THREADS_LINK: "connection thread",
     form.THREADS_PROGRAM: "threads of the program",
@@ -168,7 +168,7 @@ def _row(hop: str, numbers: Found) -> Row:
     return Row(median, p99, whole, WORDS[hop])
 
 
-def delays(found: Found) -> list[tuple[str, str, str]]:
+def thread_times(found: Found) -> list[tuple[str, str, str]]:
     """Returns groups of threads: how long they ran, and how long they waited for a CPU core."""
     return [
         (seconds(group["ran_seconds"]), seconds(group["delay_seconds"]), group["threads"])

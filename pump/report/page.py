@@ -313,8 +313,8 @@ def _internals(report: dict[str, Any]) -> list[str]:
     for part in tables:
         hop_rows = [(row.hop, row.median, row.p99, row.sum) for row in part.rows]
         parts.append(_table((part.heading, "median", "99th percentile", "sum"), hop_rows))
-    if delays := hops.delays(found):
-        thread_rows = [(name, ran, delay) for ran, delay, name in delays]
+    if times := hops.thread_times(found):
+        thread_rows = [(name, ran, delay) for ran, delay, name in times]
         parts += ["<h3>Which threads waited for a CPU core</h3>"]
         parts.append(_table(("threads", "ran", "waited for a core"), thread_rows))
     cells = [

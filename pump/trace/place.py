@@ -97,7 +97,7 @@ def claim(name: str, folder: int) -> int:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=folder)
     try:
-        outputs.check(os.fstat(fd), fd, outputs.RECORDING)
+        outputs.check_replaceable(os.fstat(fd), fd, outputs.RECORDING)
         lock(fd)
         if not _is_same_file(fd, name, folder):  # another recording has just been published there
             raise OSError(errno.EBUSY, BUSY)

@@ -60,7 +60,7 @@ extern uint32_t pump_captures;
  * a capture, or another capture prevents the query. Call under the guard. */
 bool pump_capturing(CUstream stream);
 
-/* Counts a capture: call before it may begin, and after it has ended. */
+/* Counts captures in progress: up before a capture may begin, down after its end. */
 void pump_capture_entered(void);
 void pump_capture_left(void);
 /* Handles the driver's answer to the end of a capture; some errors end it as well. */

@@ -168,7 +168,7 @@ bool pump_executors_note_result(struct pump_device_executors *set, CUresult resu
   if (PUMP_ADD(&set->failures, 1) + 1 >= FAILURES_MAX && PUMP_LOAD(&set->give_up) == 0) {
     static uint32_t said_once;
     PUMP_STORE(&set->gave_up_ns, pump_now_ns());
-    PUMP_STORE_RELEASE(&set->give_up, 1); /* publishes the time as well */
+    PUMP_STORE_RELEASE(&set->give_up, 1); /* publishes gave_up_ns as well */
     pump_log_once(&said_once, PUMP_LOG_WARNING,
                   "%d driver errors in a row on device %u (the last: %d): prefetching "
                   "pauses there, demand paging continues. Check dmesg and nvidia-smi",

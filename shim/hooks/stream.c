@@ -124,10 +124,10 @@ HOOK_RECORD(cuEventRecordWithFlags_ptsz, true,
 HOOK_RECORD_ALL(cuCtxRecordEvent, CUcontext)
 HOOK_RECORD_ALL(cuGreenCtxRecordEvent, CUgreenCtx)
 
-static void event_done(CUevent event, uint64_t asked) {
+static void note_event_completed(CUevent event, uint64_t known_record) {
   int saved = errno;
   pump_enter();
-  pump_progress_event_synced(event, asked);
+  pump_progress_event_synced(event, known_record);
   pump_leave();
   errno = saved;
 }
@@ -135,9 +135,9 @@ static void event_done(CUevent event, uint64_t asked) {
 #define HOOK_EVENT_DONE(name, how)                                                         \
   CUresult name(CUevent event) {                                                           \
     if (pump_quiet()) return how(pump_real.name(event));                                   \
-    uint64_t asked = pump_progress_event_asked(event);                                     \
+    uint64_t known = pump_progress_event_asked(event);                                     \
     CUresult result = how(pump_real.name(event));                                          \
-    if (result == CUDA_SUCCESS && asked != 0) event_done(event, asked);                    \
+    if (result == CUDA_SUCCESS && known != 0) note_event_completed(event, known);          \
     return result;                                                                         \
   }
 

@@ -89,11 +89,11 @@ static inline void pump_sleep_wait(uint32_t *wakes, uint32_t ticket, uint64_t ti
   pump_futex(wakes, FUTEX_WAIT, ticket, &t);
 }
 
-/* Returns how long a thread that last waited for `waited_ns` spins before it sleeps
- * again. Spinning pays only if work arrives faster than the thread could fall asleep. */
+/* Returns how long a thread spins before it sleeps, given its last wait. Spinning pays
+ * only if work arrives faster than the thread could fall asleep. */
 #define PUMP_SPIN_NS 20000u
-static inline uint64_t pump_spin_ns(uint64_t waited_ns) {
-  return waited_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
+static inline uint64_t pump_spin_ns(uint64_t last_wait_ns) {
+  return last_wait_ns < PUMP_SPIN_NS ? PUMP_SPIN_NS : 0;
 }
 
 /* ---- event ring --------------------------------------------------------- */

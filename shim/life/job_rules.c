@@ -59,7 +59,7 @@ struct reading {
   bool begun, matches, any;
 };
 
-/* Completes the rule before this line. Returns the reason if the rule is broken. */
+/* Ends the rule that precedes a line. Returns NULL, or why the rule is invalid. */
 static const char *close_rule(struct reading *r) {
   if (!r->begun) return NULL;
   if (r->patterns == 0) return "a rule has no pattern";

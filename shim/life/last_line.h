@@ -30,10 +30,10 @@ enum pump_rank {
 /* Returns the rank of a kind of line; within a kind the greatest measure wins. */
 uint64_t pump_line_rank(enum pump_rank kind, uint64_t measure);
 
-/* Sets both texts. */
+/* Sets both texts: for a program that succeeded, and for one that failed. */
 void pump_line_result(struct pump_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Replaces the brief text. */
+/* Replaces only the text for a program that failed. */
 void pump_line_brief(struct pump_line *line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Appends ": " and the reason to the full text. */

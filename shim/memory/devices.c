@@ -144,7 +144,7 @@ static bool drains(uint32_t index, uint64_t asked) {
   if (!d->active && d->converts &&
       d->allocated_bytes + d->plain_bytes > whole_blocks(budget_for(d, asked))) {
     become_active(index);
-    pump_drain_begin();
+    pump_drain_launch_queues();
   }
   return pump_drain_lasts();
 }

@@ -37,7 +37,7 @@ static struct {
   uint32_t waiting;            /* threads that wait now */
 } holds[PUMP_MAX_DEVICES];
 
-void pump_drain_begin(void) {
+void pump_drain_launch_queues(void) {
   if (PUMP_LOAD(&pump_drain_until_ns) != 0) return;
   uint64_t now_ns = pump_now_ns();
   PUMP_STORE(&drain.began_ns, now_ns);
@@ -87,7 +87,7 @@ void pump_hold_set(uint32_t device, uint64_t until_ns) {
     if (PUMP_LOAD(&holds[i].until_ns) > latest_ns)
       latest_ns = PUMP_LOAD(&holds[i].until_ns);
   PUMP_STORE_RELEASE(&pump_hold_until_ns, latest_ns > now_ns ? latest_ns : 0);
-  if (!held && PUMP_LOAD(&holds[device].until_ns) > now_ns) pump_drain_begin();
+  if (!held && PUMP_LOAD(&holds[device].until_ns) > now_ns) pump_drain_launch_queues();
   publish(device);
 }
 

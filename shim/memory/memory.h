@@ -152,8 +152,8 @@ static inline bool pump_draining(void) {
   return PUMP_UNLIKELY((PUMP_LOAD(&pump_drain_until_ns) | PUMP_LOAD(&pump_hold_until_ns)) !=
                        0);
 }
-/* Begins a drain unless one lasts. Called by the link thread. */
-void pump_drain_begin(void);
+/* Begins a drain unless one lasts: threads wait for their launches. By the link thread. */
+void pump_drain_launch_queues(void);
 /* Returns whether the drain lasts; ends it if its time is up. */
 bool pump_drain_lasts(void);
 /* Called before and after a thread waits for an operation; `executed`: whether it has. */

@@ -22,7 +22,7 @@
 #include "pump_abi.h"
 
 #define POOL_UNIT_BYTES 512u
-#define POOL_BINS 1152u /* for lengths below 2^47 bytes */
+#define POOL_BINS 1152u /* enough for lengths below 2^47 bytes */
 #define POOL_STEPS_SHIFT 5u
 #define POOL_LARGE_BYTES (1u << 20)
 

@@ -169,7 +169,7 @@ void pool_usage_add(struct pool_arena *arena, uint64_t bytes) {
 }
 
 void pool_usage_subtract(struct pool_arena *arena, uint64_t bytes) {
-  PUMP_ASSERT(bytes <= arena->used_bytes, "only memory in use is taken back");
+  PUMP_ASSERT(bytes <= arena->used_bytes, "the pool's usage never falls below zero");
   arena->used_bytes -= bytes;
   if (arena->kept_bytes > arena->threshold_bytes) PUMP_STORE(&pump_pool_keeps, 1);
 }

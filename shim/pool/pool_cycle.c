@@ -85,7 +85,7 @@ static uint64_t find_distance(struct pool_cycle *cycle) {
 
 /* ---- placing a cycle --------------------------------------------------------------- */
 
-struct draft {
+struct placement {
   struct pool_arena *arena;
   struct pool_cycle *cycle;
   uint64_t first, distance; /* number of the first request; how many there are */
@@ -101,7 +101,7 @@ struct draft {
   uint64_t beyond_bytes; /* result of pool_place */
 };
 
-static bool draft_allocate(struct draft *d) {
+static bool placement_allocate(struct placement *d) {
   uint32_t pieces = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     d->strip_count += s->kind == POOL_LARGE;
@@ -117,7 +117,7 @@ static bool draft_allocate(struct draft *d) {
          d->strips != NULL && d->segments != NULL;
 }
 
-static void draft_drop(struct draft *d) {
+static void placement_drop(struct placement *d) {
   free(d->lifetimes);
   free(d->steps);
   free(d->items);
@@ -126,7 +126,7 @@ static void draft_drop(struct draft *d) {
 }
 
 /* Returns the request one cycle earlier, if it had the same length. */
-static const struct record *earlier(const struct draft *d, uint64_t number) {
+static const struct record *earlier(const struct placement *d, uint64_t number) {
   if (number - d->distance <= d->cycle->since || number <= d->distance) return NULL;
   const struct record *one = record_of(d->cycle, number - d->distance);
   return one->length_bytes == record_of(d->cycle, number)->length_bytes ? one : NULL;
@@ -134,7 +134,7 @@ static const struct record *earlier(const struct draft *d, uint64_t number) {
 
 /* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
  * freed one cycle after the one before it, if that was freed in this cycle. */
-static uint32_t lifetime_of(const struct draft *d, uint64_t number) {
+static uint32_t lifetime_of(const struct placement *d, uint64_t number) {
   const struct record *record = record_of(d->cycle, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
   if (before == NULL || before->ticks == 0) return 0;
@@ -143,7 +143,7 @@ static uint32_t lifetime_of(const struct draft *d, uint64_t number) {
 }
 
 /* Adds all lifetimes. If data outlives its iteration, two cycles are placed as one. */
-static void add_lifetimes(struct draft *d) {
+static void add_lifetimes(struct placement *d) {
   uint32_t cycles = CYCLES_MOST * d->distance <= CYCLE_MOST ? CYCLES_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
     uint32_t ticks = lifetime_of(d, d->first + i);
@@ -152,7 +152,7 @@ static void add_lifetimes(struct draft *d) {
   }
 }
 
-static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t cycle) {
+static struct pool_item item_of(const struct placement *d, uint64_t i, uint32_t cycle) {
   const struct record *record = record_of(d->cycle, d->first + i);
   uint32_t begin = record->born - record_of(d->cycle, d->first)->born;
   return (struct pool_item){.length_bytes = record->length_bytes,
@@ -162,19 +162,19 @@ static struct pool_item item_of(const struct draft *d, uint64_t i, uint32_t cycl
 }
 
 /* Returns whether the request of a live piece comes again. */
-static bool comes_again(const struct draft *d, const struct pool_piece_node *piece) {
+static bool comes_again(const struct placement *d, const struct pool_piece_node *piece) {
   return piece->request >= d->first && piece->request < d->cycle->count &&
          d->lifetimes[piece->request - d->first] != 0;
 }
 
-static struct pool_item live_item(const struct draft *d,
-                                  const struct pool_piece_node *piece) {
+static struct pool_item item_of_live_piece(const struct placement *d,
+                                           const struct pool_piece_node *piece) {
   if (comes_again(d, piece)) /* it belongs to the last cycle */
     return item_of(d, piece->request - d->first, d->cycles - 1);
   return (struct pool_item){.ticks = d->cycles * d->ticks, .step = POOL_NONE};
 }
 
-static void add_strips(struct draft *d) {
+static void add_strips(struct placement *d) {
   uint32_t strip = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     if (s->kind != POOL_LARGE) continue;
@@ -182,7 +182,7 @@ static void add_strips(struct draft *d) {
     d->strips[strip].length_bytes = s->length_bytes;
     for (struct pool_piece_node *piece = s->first; piece != NULL; piece = piece->after) {
       if (!piece->live || (!d->keeps && comes_again(d, piece))) continue;
-      struct pool_item item = live_item(d, piece);
+      struct pool_item item = item_of_live_piece(d, piece);
       item.length_bytes = piece->length_bytes;
       item.offset_bytes = piece->base - s->base;
       item.strip = strip;
@@ -192,7 +192,7 @@ static void add_strips(struct draft *d) {
   }
 }
 
-static void add_requests(struct draft *d, uint32_t cycle) {
+static void add_requests(struct placement *d, uint32_t cycle) {
   for (uint64_t i = 0; i < d->distance; i++) {
     const struct record *record = record_of(d->cycle, d->first + i);
     bool alive = record->ticks == 0;
@@ -204,7 +204,7 @@ static void add_requests(struct draft *d, uint32_t cycle) {
   }
 }
 
-static bool draft_place(struct draft *d) {
+static bool placement_fill(struct placement *d) {
   add_lifetimes(d);
   add_strips(d);
   uint32_t stay = d->item_count;
@@ -215,8 +215,8 @@ static bool draft_place(struct draft *d) {
   return d->beyond_bytes != POOL_NO_FIT;
 }
 
-/* Adopts the places of the draft. */
-static void draft_use(struct draft *d) {
+/* Adopts the places that were found. */
+static void placement_use(struct placement *d) {
   struct pool_cycle *cycle = d->cycle;
   for (uint32_t i = 0; i < d->item_count; i++) {
     if (d->items[i].step == POOL_NONE) continue;
@@ -233,31 +233,31 @@ static void draft_use(struct draft *d) {
   d->steps = NULL;
 }
 
-/* Drafts places for the `distance` requests before the latest one. */
-static bool draft_of(struct draft *d, struct pool_arena *arena, uint64_t distance,
-                     bool keeps) {
+/* Finds places for the `distance` requests before the latest one. */
+static bool placement_of(struct placement *d, struct pool_arena *arena, uint64_t distance,
+                         bool keeps) {
   struct pool_cycle *cycle = arena->cycle;
-  *d = (struct draft){.arena = arena,
-                      .cycle = cycle,
-                      .first = cycle->count - distance,
-                      .distance = distance,
-                      .keeps = keeps,
-                      .cycles = 1,
-                      .beyond_bytes = POOL_NO_FIT};
+  *d = (struct placement){.arena = arena,
+                          .cycle = cycle,
+                          .first = cycle->count - distance,
+                          .distance = distance,
+                          .keeps = keeps,
+                          .cycles = 1,
+                          .beyond_bytes = POOL_NO_FIT};
   d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
-  return draft_allocate(d) && draft_place(d);
+  return placement_allocate(d) && placement_fill(d);
 }
 
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are
  * freed; pieces that keep it may cost segments. */
 static bool place_cycle(struct pool_arena *arena, uint64_t distance) {
-  struct draft kept, moved = {.beyond_bytes = POOL_NO_FIT};
-  bool set = draft_of(&kept, arena, distance, true);
+  struct placement kept, moved = {.beyond_bytes = POOL_NO_FIT};
+  bool set = placement_of(&kept, arena, distance, true);
   if (!set || kept.beyond_bytes >= POOL_SEGMENT_LARGE_BYTES)
-    set |= draft_of(&moved, arena, distance, false);
-  if (set) draft_use(moved.beyond_bytes < kept.beyond_bytes ? &moved : &kept);
-  draft_drop(&kept);
-  draft_drop(&moved);
+    set |= placement_of(&moved, arena, distance, false);
+  if (set) placement_use(moved.beyond_bytes < kept.beyond_bytes ? &moved : &kept);
+  placement_drop(&kept);
+  placement_drop(&moved);
   return set;
 }
 

@@ -214,13 +214,13 @@ static bool is_idle(const struct pool_stream *stream) {
          pump_real.cuStreamQuery(stream->handle) == CUDA_SUCCESS;
 }
 
-/* Marks all frees as executed: they are numbered under the lock, before the query. */
-static void mark_completed(struct pool_arena *arena, uint32_t number) {
-  struct pool_stream *stream = &arena->streams[number - 1];
+/* All have executed, because they are numbered under the lock, before the query. */
+static void mark_frees_executed(struct pool_arena *arena, uint32_t stream_number) {
+  struct pool_stream *stream = &arena->streams[stream_number - 1];
   while (stream->events_count > 0)
     keep_event(arena, event_at(stream, --stream->events_count)->event);
   stream->covered = stream->completed = stream->frees;
-  pool_mark_clean(arena, number, stream->completed);
+  pool_mark_clean(arena, stream_number, stream->completed);
 }
 
 static void record_missing_event(struct pool_arena *arena, struct pool_stream *stream) {
@@ -241,7 +241,7 @@ void pool_catch_up(struct pool_arena *arena) {
     struct pool_stream *stream = &arena->streams[i];
     if (!stream->used || stream->gone || stream->completed == stream->frees) continue;
     if (is_idle(stream))
-      mark_completed(arena, i + 1);
+      mark_frees_executed(arena, i + 1);
     else
       record_missing_event(arena, stream);
   }

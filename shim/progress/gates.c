@@ -44,7 +44,7 @@
 
 struct gates {
   uint64_t asked_ns, until_ns; /* written by the link thread, as in memory/drain.c */
-  uint64_t made;               /* newest number that a stream may wait for */
+  uint64_t made;               /* number of the newest gate */
   uint64_t paused_ns;          /* no gate is made until then */
   /* The thread's own: opened (gates up to this number), seen (last moved(), which changed
    * at changed_ns), shut_ns (since when any gate is shut; 0: all are open). */

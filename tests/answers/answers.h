@@ -136,7 +136,8 @@ static void *pointed(int argument) {
   return buffers[argument];
 }
 
-static uint64_t word_of(const char *name) {
+/* Returns a size that the parameter of that name accepts. */
+static uint64_t size_for_parameter(const char *name) {
   int count = strstr(name, "ount") != NULL || strstr(name, "num") != NULL ||
               strstr(name, "length") != NULL;
   int none = strstr(name, "lags") != NULL || strstr(name, "ndex") != NULL ||

@@ -210,7 +210,7 @@ class Injector:
 
     def kill(self) -> None:
         """Kills the command and its descendants in any state."""
-        self.process.kill()  # pending calls of the command fail from here
+        self.process.kill()  # the command's calls that wait for an answer fail
         self.process.wait()
         self._close()
         eventually(lambda: not self._kill_started(), "the end of what was killed")
@@ -219,7 +219,7 @@ class Injector:
         """Kills the marked processes; returns whether there were any."""
         found = False
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):  # it may exit now
+            with contextlib.suppress(psutil.Error):  # it may have exited
                 if process.environ().get(self.MARK) == self._mark:
                     process.kill()
                     found = True
@@ -274,7 +274,7 @@ def named(name: str, words: str) -> list[psutil.Process]:
     """Returns the processes of that name with `words` in their command line."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it may exit now
+        with contextlib.suppress(psutil.Error):  # it may have exited
             if process.name() == name and words in process.cmdline():
                 found.append(process)
     return found

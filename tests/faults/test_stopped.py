@@ -93,7 +93,7 @@ class Scene:
         return found
 
     def signal(self, name: str, number: int) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it may exit now
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have exited
             for one in self.processes(name):
                 one.send_signal(number)
 

@@ -23,7 +23,7 @@ def heard(outcome: Outcome) -> int:
 def doubled(bench: Bench) -> list[list[int]]:
     """Returns the bytes that each multiplication should reach, from the only recording there."""
     (folder,) = bench.folder.iterdir()
-    bench.trace(folder)  # waits for its end
+    bench.trace(folder)  # waits until it is complete
     with (folder / "job.trace").open("rb") as file:
         records = list(Reader(file).records())
     kernels = {row.function for row in records if isinstance(row, Name) and "Mul" in row.name}

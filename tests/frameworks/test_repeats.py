@@ -58,13 +58,13 @@ class Listener:
             for record in Reader(file).records():
                 match record:
                     case rec.Operation() if record.kind in WORK:
-                        self.operation(record)
+                        self.score_operation(record)
                     case rec.Params():
                         self.learner.shape(
                             record.signature, record.function, record.grid, record.block
                         )
                     case rec.RangeRow():
-                        self.range(record)
+                        self.learn_range(record)
                     case rec.Lost():
                         self.learner.lost()
         last = self.said[len(self.said) * 2 // 3 :]
@@ -75,7 +75,7 @@ class Listener:
             )
         )
 
-    def range(self, row: rec.RangeRow) -> None:
+    def learn_range(self, row: rec.RangeRow) -> None:
         key = row.slot, row.generation
         if row.kind == trace.FREE:
             self.live.discard(key)
@@ -84,7 +84,7 @@ class Listener:
             self.live.add(key)
             self.learner.alloc(*key, row.length_bytes)
 
-    def operation(self, record: rec.Operation) -> None:
+    def score_operation(self, record: rec.Operation) -> None:
         learner = self.learner
         accesses = tuple(Access(*e[:5]) for e in record.extents if e.length_bytes)
         offered = learner.ahead(1) > 0

@@ -30,7 +30,7 @@ VALUES: tuple[Any, ...] = (
 COPIES = (1, 2, 7, 100, 3000, 60_000)
 
 
-def changes(data: bytes) -> Iterator[tuple[int, int, int]]:
+def decode_changes(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Yields the changes of an input: kind, position, value."""
     whole = len(data) // CHANGE.size * CHANGE.size
     for number, change in enumerate(CHANGE.iter_unpack(data[:whole])):
@@ -92,7 +92,7 @@ def recording(data: bytes) -> bytes:
     """Returns an input's recording. The first byte selects the number of copies of all rows."""
     columns, header, end = completed(sound()), dict(HEADER), dict(END)
     copies = COPIES[data[0] % len(COPIES)] if data else 1
-    for what, where, value in changes(data[1:]):
+    for what, where, value in decode_changes(data[1:]):
         if what < len(NAMES):
             _change(columns[NAMES[what]], NAMES[what], where, INTEGERS[value % len(INTEGERS)])
         elif what < len(NAMES) + 2 * len(SUFFIXES):
@@ -133,7 +133,7 @@ def _change(column: np.ndarray[Any, Any], name: str, where: int, value: int) -> 
 def document(sound: Any, data: bytes) -> Any:
     """Returns a JSON or TOML document with changed leaves."""
     changed = json.loads(json.dumps(sound))
-    for what, where, value in changes(data):
+    for what, where, value in decode_changes(data):
         _set(changed, what * 256 + where, VALUES[value % len(VALUES)])
     return changed
 

@@ -1,7 +1,7 @@
 /* fuzz_ledger.c - arbitrary entries of the host ledger, which any user may write
  * (host_claims.c).
  *
- * The input has entries: four bytes (slot, kind, length) and then the contents. The
+ * The input has entries: four bytes (slot, flags, length) and then the contents. The
  * result must equal the result of a simple reader of each entry, and no sum may overflow.
  */
 #include "fuzz_folder.h"
@@ -88,24 +88,24 @@ static void want(const uint8_t *content, size_t length) {
 }
 
 /* Writes one entry; returns a descriptor to close afterwards, -1 for none. */
-static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
+static int put(uint8_t slot, uint8_t flags, uint8_t *content, size_t length) {
   const char *path = in_folder("%u/%u", (unsigned)geteuid(), slot);
-  if ((what & LINKED) != 0) {
+  if ((flags & LINKED) != 0) {
     must(symlink("0", path) == 0);
     return -1;
   }
-  if ((what & PIPED) != 0) {
+  if ((flags & PIPED) != 0) {
     must(mkfifo(path, 0644) == 0);
     return -1;
   }
-  if ((what & SUMMED) != 0 && length >= sizeof(struct claims_entry)) {
+  if ((flags & SUMMED) != 0 && length >= sizeof(struct claims_entry)) {
     struct claims_entry entry;
     memcpy(&entry, content, sizeof entry);
     entry.magic = CLAIMS_ENTRY_MAGIC;
     entry.check = claims_checksum_entry(&entry);
     memcpy(content, &entry, sizeof entry);
   }
-  if ((what & SUMMED) != 0 &&
+  if ((flags & SUMMED) != 0 &&
       length >= sizeof(struct claims_entry) + sizeof(struct claims_gpus)) {
     struct claims_gpus gpus;
     memcpy(&gpus, content + sizeof(struct claims_entry), sizeof gpus);
@@ -113,7 +113,7 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     gpus.check = claims_checksum_gpus(&gpus);
     memcpy(content + sizeof(struct claims_entry), &gpus, sizeof gpus);
   }
-  if ((what & SUMMED) != 0 && length >= CLAIMS_JOB_OFFSET + sizeof(struct claims_job)) {
+  if ((flags & SUMMED) != 0 && length >= CLAIMS_JOB_OFFSET + sizeof(struct claims_job)) {
     struct claims_job job;
     memcpy(&job, content + CLAIMS_JOB_OFFSET, sizeof job);
     job.magic = CLAIMS_JOB_MAGIC;
@@ -121,7 +121,7 @@ static int put(uint8_t slot, uint8_t what, uint8_t *content, size_t length) {
     memcpy(content + CLAIMS_JOB_OFFSET, &job, sizeof job);
   }
   int file = folder_file(path, content, length);
-  if ((what & LOCKED) != 0) {
+  if ((flags & LOCKED) != 0) {
     must(lock_whole(file) == 0);
     want(content, length);
     want_cards(content, length);

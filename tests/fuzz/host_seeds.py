@@ -38,25 +38,26 @@ def _of_job(number: int, total_bytes: int) -> bytes:
     return bytes(CARDS_BYTES) + struct.pack("<4Q", 0, 0, number, 60 << 30) + gpus
 
 
-def _put(slot: int, what: int, content: bytes) -> bytes:
-    return bytes([slot, what]) + len(content).to_bytes(2, "big") + content
+def _entry(slot: int, flags: int, content: bytes) -> bytes:
+    """Encodes an entry of the ledger for fuzz_ledger.c."""
+    return bytes([slot, flags]) + len(content).to_bytes(2, "big") + content
 
 
 LEDGER = {
-    "one": _put(0, LOCKED | SUMMED, _claim(40 << 30)),
-    "dead": _put(0, SUMMED, _claim(40 << 30)),
-    "unsummed": _put(0, LOCKED, _claim(40 << 30)),
-    "lies": b"".join(_put(i, LOCKED | SUMMED, _claim((1 << 64) - 1, 1 << 63)) for i in range(12)),
-    "levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 8)),
-    "many-levels": _put(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 9)),
-    "job": _put(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x51, 80 << 30)),
-    "other-job": _put(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x52, 80 << 30)),
+    "one": _entry(0, LOCKED | SUMMED, _claim(40 << 30)),
+    "dead": _entry(0, SUMMED, _claim(40 << 30)),
+    "unsummed": _entry(0, LOCKED, _claim(40 << 30)),
+    "lies": b"".join(_entry(i, LOCKED | SUMMED, _claim((1 << 64) - 1, 1 << 63)) for i in range(12)),
+    "levels": _entry(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 8)),
+    "many-levels": _entry(3, LOCKED | SUMMED, _claim(1, 2, (1,) * 9)),
+    "job": _entry(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x51, 80 << 30)),
+    "other-job": _entry(0, LOCKED | SUMMED, _claim(1 << 30) + _of_job(0x52, 80 << 30)),
     "job-lies": b"".join(
-        _put(i, LOCKED | SUMMED, _claim((1 << 64) - 1) + _of_job(0x51, (1 << 64) - 1))
+        _entry(i, LOCKED | SUMMED, _claim((1 << 64) - 1) + _of_job(0x51, (1 << 64) - 1))
         for i in range(8)
     ),
-    "rubbish": _put(0, LOCKED, b"\xff" * 500) + _put(1, LINKED, b"") + _put(2, PIPED, b""),
-    "short": _put(255, LOCKED, _claim(1)[:40]) + _put(9, LOCKED | SUMMED, _claim(1) + b"more"),
+    "rubbish": _entry(0, LOCKED, b"\xff" * 500) + _entry(1, LINKED, b"") + _entry(2, PIPED, b""),
+    "short": _entry(255, LOCKED, _claim(1)[:40]) + _entry(9, LOCKED | SUMMED, _claim(1) + b"more"),
 }
 
 

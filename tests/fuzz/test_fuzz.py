@@ -49,7 +49,7 @@ def test_an_image_of_many_kernels_and_sections_is_read_in_time(tmp_path: Path) -
     fuzz_targets.run([fuzz_targets.built("image"), *files], 300)
 
 
-def begun(target: str, folder: Path) -> Path:
+def make_corpus(target: str, folder: Path) -> Path:
     """Makes a corpus of all kept inputs of the target."""
     corpus = folder / target / "corpus"
     corpus.mkdir(parents=True)
@@ -72,7 +72,12 @@ def short_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, F
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {
             target: pool.submit(
-                fuzz_targets.guided, target, begun(target, folder), 1, SECONDS_SHORT, RUNS_SHORT
+                fuzz_targets.guided,
+                target,
+                make_corpus(target, folder),
+                1,
+                SECONDS_SHORT,
+                RUNS_SHORT,
             )
             for target in fuzz_targets.TARGETS
         }
@@ -89,7 +94,7 @@ def test_a_short_guided_run_finds_nothing(target: str, short_runs: dict[str, Fut
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("target", fuzz_targets.TARGETS)
 def test_a_long_guided_run_finds_nothing(target: str, seed: int, tmp_path: Path) -> None:
-    told = fuzz_targets.guided(target, begun(target, tmp_path), seed, SECONDS_LONG)
+    told = fuzz_targets.guided(target, make_corpus(target, tmp_path), seed, SECONDS_LONG)
     assert explored(told) > len(fuzz_targets.all_inputs(target)) and "\tNEW" in told
 
 

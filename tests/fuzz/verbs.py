@@ -138,7 +138,7 @@ def seeds() -> list[bytes]:
 
 
 def random_input(dice: random.Random) -> bytes:
-    """Returns any verb with one or more changes; half of the changes affect a whole column."""
+    """Returns a random command and changes of its file; half of these affect a whole column."""
     changes = dice.choice((1, 1, 2, 3, 6, 20))
     verb, copies = dice.randrange(len(VERBS)), dice.choice((0, 0, 0, 1, 2, 3, 4, 5))
     places = [

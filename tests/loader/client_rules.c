@@ -2,7 +2,7 @@
  * driver.
  *
  * Each argument is a step that prints its result on its own line:
- *   `load:FILE`      Loads the current library with dlopen.
+ *   `load:FILE`      Loads FILE with dlopen as the current library.
  *   `through:BYTES`  The current library allocates.
  *   `deep:BYTES`     The current library calls this program, which allocates 40 calls deep.
  *   `alloc:BYTES`    This program allocates.

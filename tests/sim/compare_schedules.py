@@ -149,7 +149,7 @@ def programs(seeds: int) -> Iterator[tuple[str, Program, Machine]]:
             program, gpu = made_up(seed, scale)
             if seed % 3 == 0:  # makes more operations larger than the memory
                 gpu = replace(gpu, memory_bytes=max(16 * BLOCK_BYTES, gpu.memory_bytes // 3))
-            yield f"seed {seed}, {scale} times", program, replace(gpu, duplicates=seed % 2 > 0)
+            yield f"seed {seed}, {scale}x blocks", program, replace(gpu, duplicates=seed % 2 > 0)
     yield "scattered", *scattered(seeds)
     yield "written in part", *written_in_part()
 

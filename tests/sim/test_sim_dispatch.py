@@ -138,10 +138,10 @@ def test_where_moving_takes_time_of_the_processor_it_is_faster_in_the_mean(
     assert min(ratios) >= 1.0
 
 
-def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
+def taker(order: list[Transfer], iterations: int = 3) -> Callable[..., list[int]]:
     """Returns a function that takes transfers from the arrivals' queue, in iterations of 10 steps.
     The order is fixed after the first iteration; the second begins at step 0 here."""
-    arrivals = Queue(Iterations(-10, 10, count), order)
+    arrivals = Queue(Iterations(-10, 10, iterations), order)
 
     def take(most: int, issued: int, run: int, moving: int = 0) -> list[int]:
         def may(transfer: Transfer, iteration: int) -> bool:
@@ -154,7 +154,7 @@ def queue(order: list[Transfer], count: int = 3) -> Callable[..., list[int]]:
 
 
 def test_one_that_cannot_go_holds_up_all_behind_it() -> None:
-    take = queue([Transfer(True, block, step, step) for block, step in ((5, 2), (6, 8), (7, 3))])
+    take = taker([Transfer(True, block, step, step) for block, step in ((5, 2), (6, 8), (7, 3))])
     assert take(10, issued=5, run=0) == [5]  # 6 waits for step 8, and 7 for 6
     assert take(10, issued=8, run=0) == []
     assert take(1, issued=9, run=0) == [6]
@@ -162,14 +162,14 @@ def test_one_that_cannot_go_holds_up_all_behind_it() -> None:
 
 
 def test_what_the_program_has_outrun_is_passed_over_and_the_next_iteration_follows() -> None:
-    take = queue([Transfer(True, 5, 2, 2), Transfer(True, 6, 8, 8)])
+    take = taker([Transfer(True, 5, 2, 2), Transfer(True, 6, 8, 8)])
     assert take(10, issued=10, run=4) == [6]
     assert take(10, issued=20, run=12) == [5, 6]
     assert take(10, issued=20, run=20) == []  # there are three iterations
 
 
 def test_less_than_a_slice_waits_for_what_is_on_its_way() -> None:
-    take = queue([Transfer(True, block, 1, 1) for block in range(8)])
+    take = taker([Transfer(True, block, 1, 1) for block in range(8)])
     assert take(3, issued=5, run=0, moving=4) == []
     assert take(3, issued=5, run=0) == [0, 1, 2]
     assert take(8, issued=5, run=0, moving=4) == [3, 4, 5, 6, 7]

@@ -117,7 +117,7 @@ def test_what_neither_memory_nor_the_host_holds_is_written_and_read() -> None:
         least_seconds(operations, [0] * 24, 4 * BLOCK_BYTES, RATES, flash=flash(host))
         for host in (8, 4, 0)
     ]
-    assert found[0] == pytest.approx(8 * 0.002 + 8 * 0.001), "as without flash"
+    assert found[0] == pytest.approx(8 * 0.002 + 8 * 0.001), "nothing is on flash"
     assert found[1] == pytest.approx(4 * (WRITE_MS + READ_MS) / 1000)
     assert found[2] == pytest.approx(8 * (WRITE_MS + READ_MS) / 1000)
 

@@ -64,7 +64,7 @@ class Machine:
         return most
 
     def _begun(self, states: set[State]) -> set[State]:
-        """Adds states with started operations, and states with ended operations of length 0."""
+        """Adds the states that follow at once: operations start, and operations of length 0 end."""
         found, waiting = set(states), list(states)
         while waiting:
             at, left, there = waiting.pop()

@@ -92,15 +92,15 @@ class Learner:
         return int(lib.pump_learner_see(self.raw, raw))
 
     def alloc(self, slot: int, generation: int, length_bytes: int) -> None:
-        """Reports a new range."""
+        """Reports a new range to the learner."""
         lib.pump_learner_alloc(self.raw, slot, generation, length_bytes)
 
     def free(self, slot: int, generation: int) -> None:
-        """Reports that a range is gone."""
+        """Reports to the learner that a range was freed."""
         lib.pump_learner_free(self.raw, slot, generation)
 
     def lost(self) -> None:
-        """Reports lost operations."""
+        """Reports to the learner that operations were lost."""
         lib.pump_learner_lost(self.raw)
 
     def keep(self) -> None:

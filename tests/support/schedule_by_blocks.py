@@ -325,16 +325,16 @@ class Schedule:
             return False
         if used > there:
             again, op, block = self.used.pop(0)
-            gone = self.let_go(block, Wait(op.seq, op.stream, 0, self.pace()))
+            gone = self.let_go(block, Wait(op.seq, op.stream, 0, self.bytes_before_eviction()))
         else:
             again, block = self.there.pop(0)
-            gone = self.let_go(block, Wait(0, 0, 0, self.pace()))
+            gone = self.let_go(block, Wait(0, 0, 0, self.bytes_before_eviction()))
         if gone:
             self.horizon = min(self.horizon, again)
         self.full = not gone
         return gone
 
-    def pace(self) -> int:
+    def bytes_before_eviction(self) -> int:
         """Returns the bytes of arrivals that must have ended before an eviction: all listed ones,
         except for Bounds.pace_bytes. Returns 0 after an arrival that waits for an operation or is
         not listed, and before an operation larger than the budget."""

@@ -52,7 +52,7 @@ def names(root: Path, commit: str | None) -> Counter[str]:
 
 
 def baseline(root: Path) -> str:
-    """Returns the commit. Raises BadFileError."""
+    """Returns the commit named in tests/baseline. Raises BadFileError if the file is malformed."""
     try:
         text = (root / BASELINE).read_text().strip()
     except OSError as error:

@@ -20,6 +20,8 @@ from tidy_texts import texts_of
 
 WORDS_LEAST = 4
 """Shorter comments are left out."""
+OWN_WORDS_LEAST = 2
+"""Messages with fewer words are left out. X and % stand for values."""
 DEFINITION = re.compile(r"^(?:[a-z_][\w ]*[ *]+)([a-z_]\w+)\(([^;{}()]*)\) \{$", re.MULTILINE)
 
 
@@ -35,6 +37,11 @@ def functions(path: Path) -> list[str]:
     ]
 
 
+def own_words(message: str) -> list[str]:
+    """Returns the words of a message, without the values in it."""
+    return re.findall(r"\b(?!X)[A-Za-z][A-Za-z'-]+", re.sub(r"%\S+", " ", message))
+
+
 def main() -> None:
     """Prints the sample of argument SEED, any text."""
     chance = random.Random(sys.argv[1])
@@ -43,10 +50,12 @@ def main() -> None:
         inside = [path for path in files() if name(path).startswith(f"{folder}/")]
         code = [path for path in inside if path in python or path.suffix in {".c", ".h"}]
         told = [one.content for one in found if len(one.content.split()) >= WORDS_LEAST]
+        messages = [one.content for path in code for one in texts_of(path)]
+        messages = [one for one in messages if len(own_words(one)) >= OWN_WORDS_LEAST]
         kinds = {
             "comment": (4, told),
             "function": (2, [one for path in code for one in functions(path)]),
-            "message": (2, [one.content for path in code for one in texts_of(path)]),
+            "message": (2, messages),
         }
         print(f"\n{folder}")
         for kind, (count, texts) in kinds.items():

@@ -45,11 +45,11 @@ def plain(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if not parents and word not in PLAIN and (module, word) not in PLAIN_IN:
             continue
         path = owner.args if isinstance(owner, ast.Call) else node.args
-        if not (path and is_kernels(path[0])):
+        if not (path and is_kernel_file(path[0])):
             yield node.lineno, word
 
 
-def is_kernels(path: ast.expr) -> bool:
+def is_kernel_file(path: ast.expr) -> bool:
     """Returns whether an expression is os.devnull, or a text that starts with one of KERNELS."""
     if isinstance(path, ast.JoinedStr) and path.values:
         path = path.values[0]

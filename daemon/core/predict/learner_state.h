@@ -188,7 +188,7 @@ struct pump_learner {
   struct branch_point branch_points[BRANCH_POINTS];
   struct aside aside;
   /* search for another match if addresses differ (learner_accesses.c) */
-  uint32_t misplaced; /* consecutive operations that reached other addresses */
+  uint32_t misplaced; /* consecutive operations at other addresses than predicted */
   uint64_t replace_after, replace_wait;
   /* translation of accesses (learner_relocations.c) */
   struct allocation allocations[ALLOCATIONS];

@@ -44,7 +44,7 @@ class ShrinkBudget:
         return self._accounts.keys()
 
     def update(self, gpu: str, waited_for: Set[int], now: float) -> None:
-        """Records that since `now` other jobs wait for exactly these users on the GPU."""
+        """Sets the users that other jobs on the GPU wait for, from `now` on."""
         accounts = self._accounts.setdefault(gpu, {})
         for user, account in list(accounts.items()):
             account.spent_s = self._spent_s(account, now)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 POLICIES = ("window", "planned")
 RESERVES = (3.0, 1.0, 0.5)
 TAKEN = (0.0, 1.0, 2.0, 3.0)
-"""Both in percent of the memory; the first reserve is pump's own."""
+"""RESERVES and TAKEN are percentages of the memory. The first reserve is pump's own."""
 
 
 def rows(traces: Iterable[TensorTrace], profile: Profile, ratios: Iterable[float]) -> Iterator[Row]:

@@ -64,8 +64,8 @@ LOOPS = {
 }
 """Loops with PyTorch: half of the memory that each reserves, in MiB, and its command."""
 GROUPS = {
-    "pump-in": "executors to the GPU",
-    "pump-out": "executors to the host",
+    "pump-in": "threads that copy to the GPU",
+    "pump-out": "threads that copy to the host",
     "pump-mark": "markers",
     "pumpd-worker": "worker",
     "virtual-gpu": "virtual GPU",

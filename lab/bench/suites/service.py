@@ -117,9 +117,9 @@ class Service:
         self._command = [python, "-m", "pumpd", "serve", "--socket", str(self.path)]
         self._command += ["--config", str(folder / "none.toml"), "--settle", "0.1"]
         self._command += ["--open"] if os.geteuid() == 0 else []
-        self.start()
+        self.start_daemon()
 
-    def start(self) -> None:
+    def start_daemon(self) -> None:
         self.process = subprocess.Popen(self._command)
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -130,7 +130,7 @@ class Service:
                 raise MeasurementError("pumpd serve does not begin")
             time.sleep(0.005)
 
-    def end(self) -> None:
+    def kill_daemon(self) -> None:
         self.process.kill()
         self.process.wait()
 
@@ -193,7 +193,7 @@ def flood(python: str, folder: Path, quick: bool) -> Row:
         for one in floods:
             one.kill()
             one.wait()
-        service.end()
+        service.kill_daemon()
 
 
 def newcomer(path: Path) -> float:
@@ -230,9 +230,9 @@ def renewed(service: Service, jobs: Jobs, restarts: int) -> list[float]:
     """Returns, by restart, the seconds from it until all jobs have their leases again."""
     found = []
     for _ in range(restarts):
-        service.end()
+        service.kill_daemon()
         time.sleep(0.5)
-        service.start()
+        service.start_daemon()
         found.append(jobs.wait_for_all())
     return found
 
@@ -293,4 +293,4 @@ def run(options: Options) -> Iterator[Row]:
             yield compared("service.pump_run", compared_, "ratio", baseline="without a service")
             yield flood(service.python, Path(folder), options.quick)
         finally:
-            service.end()
+            service.kill_daemon()

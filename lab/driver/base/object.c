@@ -26,13 +26,13 @@ union slot {
 static union slot *first_free, *last_free;
 static size_t free_count;
 
-static bool late(void) {
+static bool late_handles(void) {
   static int known = -1;
   if (known < 0) known = getenv("PUMP_VIRTUAL_LATE_HANDLES") != NULL;
   return known != 0;
 }
 
-static void append(union slot *slot) {
+static void append_free_slot(union slot *slot) {
   slot->free.next = NULL;
   if (first_free == NULL)
     first_free = slot;
@@ -42,7 +42,7 @@ static void append(union slot *slot) {
   free_count++;
 }
 
-static void prepend(union slot *slot) {
+static void prepend_free_slot(union slot *slot) {
   slot->free.next = first_free;
   if (first_free == NULL) last_free = slot;
   first_free = slot;
@@ -50,10 +50,10 @@ static void prepend(union slot *slot) {
 }
 
 void *vd_object_new(enum vd_magic magic) {
-  while (free_count <= (late() ? FREE_LEAST : 0)) {
+  while (free_count <= (late_handles() ? FREE_LEAST : 0)) {
     union slot *chunk = calloc(CHUNK_SLOTS, sizeof *chunk);
     if (chunk == NULL) break;
-    for (size_t i = 0; i < CHUNK_SLOTS; i++) append(&chunk[i]);
+    for (size_t i = 0; i < CHUNK_SLOTS; i++) append_free_slot(&chunk[i]);
   }
   union slot *slot = first_free;
   if (slot == NULL) return NULL;
@@ -67,8 +67,8 @@ void *vd_object_new(enum vd_magic magic) {
 void vd_object_free(void *object) {
   union slot *slot = object;
   slot->free.magic_of_free = VD_FREE_OBJECT;
-  if (late())
-    append(slot);
+  if (late_handles())
+    append_free_slot(slot);
   else
-    prepend(slot);
+    prepend_free_slot(slot);
 }

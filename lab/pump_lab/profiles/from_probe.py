@@ -234,20 +234,21 @@ def _measured(profile: Mapping[str, Any], base: Profile) -> dict[str, Constant]:
         both = known["t0_replay_us"]
         first, second = assumed("uvm.fault_base_us"), assumed("uvm.fault_replay_us")
         share = first / (first + second) if first + second > 0 else 0.5
-        why = f"base + replay is {both:g} us; shared out as in {base.name}"
+        why = f"base + replay is {both:g} us; split as in {base.name}"
         split("uvm.fault_base_us", both * share, why)
         split("uvm.fault_replay_us", both * (1 - share), why)
     if "t_cpuunmap_us" in known:
         both = known["t_cpuunmap_us"]
         call, page = assumed("uvm.cpu_unmap_us"), assumed("uvm.cpu_unmap_page_us")
         scale = both / (call + 32 * page) if call + 32 * page > 0 else 0.0
-        why = f"a block takes {both:g} us; call and 32 pages shared out as in {base.name}"
+        why = f"a block takes {both:g} us; split between call and 32 pages as in {base.name}"
         split("uvm.cpu_unmap_us", call * scale, why)
         split("uvm.cpu_unmap_page_us", page * scale, why)
     if "t_hblk_passes_us" in known:
         passes = 1 + assumed("uvm.prefetch_second_pass")
-        each = known["t_hblk_passes_us"] / passes
-        why = f"both passes take {known['t_hblk_passes_us']:g} us a block; the second as assumed"
+        both = known["t_hblk_passes_us"]
+        each = both / passes
+        why = f"the two passes together take {both:g} us a block; split as in {base.name}"
         split("uvm.prefetch_block_us", each, why)
         if "t_call_hblk_us" in known:
             why = f"a call of one block takes {known['t_call_hblk_us']:g} us, less the block"

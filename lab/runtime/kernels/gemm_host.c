@@ -185,7 +185,7 @@ struct work {
   const void *bias;
   double _Complex alpha, beta;
   bool wide;            /* complex, with sums in double */
-  float *rows, *column; /* op(A) by rows; one column of op(B) */
+  float *rows, *column; /* copies: op(A) in row order, one column of op(B) */
   double _Complex *wide_rows, *wide_column;
 };
 

@@ -318,7 +318,7 @@ def lost(row: Row) -> tuple[float, float] | None:
     return (lost_ns / 1e9, lost_ns / of_ns) if of_ns else None
 
 
-def predicted(client: ClientState) -> float | None:
+def predicted_share(client: ClientState) -> float | None:
     """Returns the share of a client's operations that were predicted; None without operations."""
     seen = grown(None, client, "worker", "operations")
     return grown(None, client, "worker", "predicted") / seen if seen else None

@@ -127,7 +127,7 @@ def _counts(row: live.Row) -> list[Text]:
     worker = row.client.worker
     used, found = worker.get("blocks_used", 0), worker.get("blocks_hit", 0)
     faults = sum(worker.get(f"miss_{cause}", 0) for cause in ("unseen", "no_room", "policy"))
-    predicted = live.predicted(row.client)
+    predicted = live.predicted_share(row.client)
     dropped = many(worker.get("predictions_lost", 0), "time")
     lines = [
         _fact("~hit rate", hit(row), f" now, {share(found, used)} in total"),

@@ -230,7 +230,7 @@ def users(root: Path, field: str) -> str:
 
 
 def page(found: list[Difference], label: str, base: str) -> str:
-    """Returns the list as a page of Markdown."""
+    """Returns the differences from the assumptions as a page of Markdown."""
     head = [
         "# What differs from the assumptions",
         "",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe.driver import (
     ATTACH_GLOBAL,
@@ -58,6 +58,13 @@ def managed_refusal(asked: int, held: int, free: int, cap: int) -> str | None:
     if wanted > FREE_SHARE * free:
         return f"{wanted} bytes of managed memory are above 90 % of the {free} bytes free"
     return None
+
+
+class CallTimes(NamedTuple):
+    """Nanoseconds in a call, and from its start until the stream was idle."""
+
+    call_ns: int
+    idle_ns: int
 
 
 @dataclass(frozen=True)
@@ -174,12 +181,12 @@ class Gpu:
         stream = self.stream if stream is None else stream
         return timed(name, address, length, *where(to), stream)
 
-    def move(self, address: int, length: int, to: int) -> tuple[int, int]:
-        """Prefetches and waits; returns nanoseconds in the call and until the stream is idle."""
+    def move(self, address: int, length: int, to: int) -> CallTimes:
+        """Prefetches and waits until the stream is idle."""
         start = now()
         caller = self.prefetch(address, length, to)
         self.sync()
-        return caller, now() - start
+        return CallTimes(caller, now() - start)
 
     @functools.cached_property
     def arch(self) -> int:

@@ -90,11 +90,11 @@ REST = ",".join(map(str, MINE[1:])) or FIRST  # a machine with one CPU core has 
 @pytest.mark.parametrize(
     ("by_driver", "by_kernel", "nodes", "expected"),
     [
-        pytest.param(1, -1, {0: REST, 1: FIRST}, FIRST, id="the driver knows the node"),
-        pytest.param(-1, 1, {0: REST, 1: FIRST}, FIRST, id="the kernel knows it"),
+        pytest.param(1, -1, {0: REST, 1: FIRST}, FIRST, id="the driver reports the NUMA node"),
+        pytest.param(-1, 1, {0: REST, 1: FIRST}, FIRST, id="the kernel reports it"),
         pytest.param(-1, 0, {0: REST, 1: FIRST}, REST, id="the other node"),
         pytest.param(0, -1, {0: f"{FIRST}-1023"}, ALL, id="one node"),
-        pytest.param(-1, -1, {0: REST, 1: FIRST}, ALL, id="nothing knows it"),
+        pytest.param(-1, -1, {0: REST, 1: FIRST}, ALL, id="nothing reports it"),
         pytest.param(1, 1, {0: ALL, 1: "1022-1023"}, ALL, id="none of its processors is ours"),
         pytest.param(1, 1, {0: ALL, 1: ""}, ALL, id="a node without processors"),
         pytest.param(2, -1, {0: REST, 1: FIRST}, ALL, id="the kernel does not know the node"),

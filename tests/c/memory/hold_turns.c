@@ -62,13 +62,13 @@ static void a_hold_that_is_taken_back_ends_at_once(void) {
 }
 
 static void a_hold_during_a_drain_leaves_the_drain_its_time(void) {
-  pump_drain_begin();
+  pump_drain_launch_queues();
   now_ns += IDLE_NS - 1;
   pump_hold_set(3, now_ns + SECOND_NS);
   CHECK(pump_drain_lasts());
   now_ns++;
   CHECK(!pump_drain_lasts() && pump_hold_lasts(3));
-  pump_drain_begin(); /* for a smaller budget */
+  pump_drain_launch_queues(); /* for a smaller budget */
   CHECK(pump_drain_lasts());
 }
 

@@ -36,7 +36,7 @@ static CUgraphExec capture(struct set *set, CUstream stream, int mode, unsigned 
 }
 
 /* Captures and replays between ordinary work, in one thread. */
-static void in_mode(int mode) {
+static void capture_and_replay(int mode) {
   CUstream stream;
   struct set *set = set_make(24, 11);
   MUST(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -51,14 +51,14 @@ static void in_mode(int mode) {
   set_check(set);
 }
 
-static void global(void) {
-  in_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
+static void capture_in_global_mode(void) {
+  capture_and_replay(CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
-static void thread_local_(void) {
-  in_mode(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+static void capture_in_thread_mode(void) {
+  capture_and_replay(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
-static void relaxed(void) {
-  in_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+static void capture_in_relaxed_mode(void) {
+  capture_and_replay(CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
 /* One thread captures while others launch. */
@@ -186,11 +186,13 @@ static void abandoned(void) {
 }
 
 int main(int count, char **words) {
-  static const struct hard_case cases[] = {
-      {"global", global},      {"thread_local", thread_local_},
-      {"relaxed", relaxed},    {"beside", beside},
-      {"refused", refused},    {"limited", limited},
-      {"abandoned", abandoned}};
+  static const struct hard_case cases[] = {{"global", capture_in_global_mode},
+                                           {"thread_local", capture_in_thread_mode},
+                                           {"relaxed", capture_in_relaxed_mode},
+                                           {"beside", beside},
+                                           {"refused", refused},
+                                           {"limited", limited},
+                                           {"abandoned", abandoned}};
   load_driver();
   context = start();
   mix = load_mix(NULL);

@@ -90,21 +90,21 @@ def test_jobs_without_a_service_share_a_card_and_the_one_that_stays_has_all_of_i
         assert process.stdout
         assert process.stdout.readline() == "running\n"
 
-    def has(number: int, least_mib: int, most_mib: int) -> bool:
+    def budget_is(number: int, least_mib: int, most_mib: int) -> bool:
         return least_mib * MIB <= device_of(started[number].pid).budget_bytes <= most_mib * MIB
 
     try:
         start(0)
-        assert pumpds.wait_for(lambda: has(0, 110, 117), 30), "it is alone"
+        assert pumpds.wait_for(lambda: budget_is(0, 110, 117), 30), "it is alone"
         start(1)  # each needs 96 MiB of 120
-        assert pumpds.wait_for(lambda: has(0, 54, 59), 30)
-        assert pumpds.wait_for(lambda: has(1, 54, 59), 30)
+        assert pumpds.wait_for(lambda: budget_is(0, 54, 59), 30)
+        assert pumpds.wait_for(lambda: budget_is(1, 54, 59), 30)
         second = device_of(started[1].pid)
         assert second.free_at_start_bytes < 40 * MIB, "what the driver keeps counts as used"
         assert not second.emulated
         holds[0].unlink()
         assert expected(**SHAPE) in started[0].communicate(timeout=120)[0]
-        assert pumpds.wait_for(lambda: has(1, 110, 117), 30), "the other has left"
+        assert pumpds.wait_for(lambda: budget_is(1, 110, 117), 30), "the other has left"
         holds[1].unlink()
         assert expected(**SHAPE) in started[1].communicate(timeout=120)[0]
     finally:

@@ -1,4 +1,5 @@
-"""Runs the programs of examples/pytorch on the CPU in float32 and compares their results."""
+"""Checks the models of examples/pytorch on the CPU in float32: the cache and the mixture of experts
+give the results of plain computations, and training lowers the loss."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Fake:
         return self.access if name == "PAGEABLE_MEMORY_ACCESS" else 0
 
     def warm_up(self) -> None:
-        assert self.access, "asked of a GPU that reaches nothing"
+        assert self.access, "measures a GPU that cannot reach pageable memory"
 
     def plain(self, _length: int) -> int:
         return 1

@@ -210,8 +210,8 @@ def products(name: str) -> dict[str, float]:
     return cases
 
 
-def one_product(text: str = "64") -> dict[str, int]:
-    blas, one, side = handle(), byref(c_float(1)), int(text)
+def run_matmul(side_text: str = "64") -> dict[str, int]:
+    blas, one, side = handle(), byref(c_float(1)), int(side_text)
     places = [c_void_p() for _ in range(3)]
     for place in places:
         check(CUDA.cudaMalloc(byref(place), c_size_t(side * side * 4)))

@@ -82,7 +82,7 @@ def test_the_cards_pools_are_found_by_device_and_by_location() -> None:
 
 def test_a_product_is_one_launch_that_touches_its_matrices_alone(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    log = found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
+    log = found(run("run_matmul", PUMP_VIRTUAL_REPORT=str(report)))
     assert log == {"status": 0}
     written = json.loads(report.read_text())
     assert written["calls"]["cuLaunchKernel"] == 1
@@ -93,10 +93,10 @@ def test_a_report_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> No
     report, mine = tmp_path / "report.json", tmp_path / "thesis"
     mine.write_text("mine")
     for _ in range(2):
-        assert found(run("one_product", PUMP_VIRTUAL_REPORT=str(report)))
+        assert found(run("run_matmul", PUMP_VIRTUAL_REPORT=str(report)))
         assert json.loads(report.read_text())["virtual"] is True
     files = {"PUMP_VIRTUAL_REPORT": str(mine), "PUMP_VIRTUAL_EVENTS": str(mine)}
-    done = run("one_product", mode="timing", **files)
+    done = run("run_matmul", mode="timing", **files)
     assert found(done) == {"status": 0}
     assert mine.read_text() == "mine"
     assert "is not a report of the virtual GPU; choose another file" in done.stderr
@@ -106,7 +106,7 @@ def test_a_product_takes_the_time_of_its_multiplications(tmp_path: Path) -> None
     """2048 cubed in float, at 64 a cycle on each of 108 multiprocessors at 1.41 GHz."""
     report = tmp_path / "report.json"
     for side, least_us in ((64, 0), (2048, (2048**3) / 64 / 108 / 1410)):
-        assert found(run("one_product", str(side), mode="timing", PUMP_VIRTUAL_REPORT=str(report)))
+        assert found(run("run_matmul", str(side), mode="timing", PUMP_VIRTUAL_REPORT=str(report)))
         busy_us = json.loads(report.read_text())["compute_busy_ns"] / 1e3
         assert least_us * 0.999 <= busy_us <= least_us * 1.05 + 50
 

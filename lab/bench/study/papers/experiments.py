@@ -204,12 +204,12 @@ def least_memories(bench: Bench, seconds: Callable[[str, float], float]) -> Cell
     rest takes at most SHARE_MOST of the time with memory for everything."""
     from pump_lab.sim import report
 
-    def spared(trace: str) -> float:
+    def memory_spared_percent(trace: str) -> float:
         alone = report.unlimited(bench.case(trace)).stretches[sim_planned.MEASURED].seconds
         share = autoswap.bisected(lambda share: seconds(trace, 1 / share) <= SHARE_MOST * alone)
         return 100 * (1 - share)
 
-    return mean(bench.by_trace(spared), geometric=False)
+    return mean(bench.by_trace(memory_spared_percent), geometric=False)
 
 
 def swapping(bench: Bench, only: Iterable[str]) -> Iterator[Experiment]:

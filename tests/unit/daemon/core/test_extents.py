@@ -129,7 +129,7 @@ def test_two_tensors_of_one_size_side_by_side_are_not_taken_for_one() -> None:
     for count in (2 * MIB, 3 * MIB, 5 * MIB, 6 * MIB):
         size = 4 * count
         add(client, count, 0, size, 2 * size)
-        client.copied(0, 400 * MIB)  # forgets the starts inside
+        client.copied(0, 400 * MIB)  # forgets the tensor starts in these bytes
     assert add(client, 7 * MIB, 100 * MIB, 100 * MIB + 56 * MIB) == [28 * MIB, 28 * MIB]
 
 

@@ -29,7 +29,7 @@ class Scene:
         self.selector = selector
         self.answers: list[Answer] = []
         self.holds: list[tuple[int | None, int | None, int]] = []
-        """Requests to hold launches since the last call of held(): process, device, hold_ms."""
+        """Requests since the last call of hold_requests(): process, device, hold_ms."""
         self.yields: set[tuple[int | None, int | None]] = set()
         """Processes and devices of the last requests to yield."""
         self.answers_beats = True
@@ -46,7 +46,7 @@ class Scene:
         self.service.recv(64)
         self.service.send(wire.pack_welcome(wire.OK, version))
         self.version = version
-        self.listen()
+        self.handle_events()
         assert isinstance(self.said(), wire.Join)
 
     def inquire(self, request: control.Request, answer: Answer) -> None:
@@ -62,24 +62,27 @@ class Scene:
         self.yields = self.yields | {where} if yield_ms else self.yields - {where}
         answer([])
 
-    def listen(self) -> None:
+    def handle_events(self) -> None:
         for key, _ in self.selector.select(10):
             key.data()
 
     def grant(self, number: int, *gpus: wire.GpuGrant) -> None:
         self.granted = wire.encode(wire.Grant(number, 20_000, gpus), self.version)
         self.service.send(self.granted)
-        self.listen()
+        self.handle_events()
 
     def answer_beats(self) -> None:
         """Answers beats like the service."""
         while select.select([self.service], [], [], 0)[0]:
             if isinstance(self.said(), wire.Beat):
                 self.service.send(self.granted)
-                self.listen()
+                self.handle_events()
 
-    def held(self, now: float, *clients: ClientState) -> list[tuple[int | None, int | None, int]]:
-        """Runs due rounds, in which workers report `clients`; returns the requests to hold."""
+    def hold_requests(
+        self, now: float, *clients: ClientState
+    ) -> list[tuple[int | None, int | None, int]]:
+        """Runs due rounds, in which workers report `clients`; returns the requests to hold
+        launches."""
         self.holds.clear()
         self.holder.on_time(now)
         while self.answers:

@@ -55,42 +55,42 @@ def test_a_job_that_waits_holds_launches_on_that_gpu_again_and_again(
     waiting: Scene, clock: list[float]
 ) -> None:
     assert HOLD_ROUND_S * 1e3 < HOLD_MS <= control.HOLD_MS_MOST
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     for _ in range(3):
         assert waiting.holder.due() == clock[0] + HOLD_ROUND_S
-        assert waiting.held(clock[0] + HOLD_ROUND_S / 2, *BOTH) == []
+        assert waiting.hold_requests(clock[0] + HOLD_ROUND_S / 2, *BOTH) == []
         clock[0] += HOLD_ROUND_S
-        assert waiting.held(clock[0], *BOTH) == HOLDS
+        assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
 
 
 def test_a_client_that_comes_while_the_job_waits_is_held_and_one_that_leaves_is_not(
     waiting: Scene, clock: list[float]
 ) -> None:
     """No process has the number of the first client."""
-    assert waiting.held(clock[0], held(1 << 30, 1000)) == [(1 << 30, 0, HOLD_MS)]
+    assert waiting.hold_requests(clock[0], held(1 << 30, 1000)) == [(1 << 30, 0, HOLD_MS)]
     clock[0] += HOLD_ROUND_S
-    assert waiting.held(clock[0], held(8, 1000)) == [(8, 0, HOLD_MS), (1 << 30, 0, 0)]
+    assert waiting.hold_requests(clock[0], held(8, 1000)) == [(8, 0, HOLD_MS), (1 << 30, 0, 0)]
     clock[0] += HOLD_ROUND_S
-    assert waiting.held(clock[0], held(8, 1000)) == [(8, 0, HOLD_MS)]
+    assert waiting.hold_requests(clock[0], held(8, 1000)) == [(8, 0, HOLD_MS)]
 
 
 def test_the_jobs_turn_is_told_to_its_clients_once(waiting: Scene, clock: list[float]) -> None:
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     waiting.grant(2, granted("a"), granted("b"))
-    assert waiting.held(clock[0], *BOTH) == RELEASES
+    assert waiting.hold_requests(clock[0], *BOTH) == RELEASES
     clock[0] += 20
-    assert waiting.held(clock[0], *BOTH) == []
+    assert waiting.hold_requests(clock[0], *BOTH) == []
     waiting.grant(3, granted("a"), granted("b", waits=True))
-    assert waiting.held(clock[0], *BOTH) == [(7, 1, HOLD_MS), (8, 0, HOLD_MS)]
+    assert waiting.hold_requests(clock[0], *BOTH) == [(7, 1, HOLD_MS), (8, 0, HOLD_MS)]
 
 
 def test_a_job_waits_no_longer_once_its_service_has_ended(
     waiting: Scene, clock: list[float]
 ) -> None:
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     waiting.holds.clear()
     waiting.service.close()
-    waiting.listen()
+    waiting.handle_events()
     assert "alone" in repr(waiting.holder)
     assert waiting.holds == RELEASES
 
@@ -98,23 +98,23 @@ def test_a_job_waits_no_longer_once_its_service_has_ended(
 def test_a_job_waits_for_a_service_no_longer_than_two_rounds_without_an_answer(
     waiting: Scene, clock: list[float]
 ) -> None:
-    waiting.held(clock[0], *BOTH)
+    waiting.hold_requests(clock[0], *BOTH)
     for _ in range(3):
         clock[0] += HOLD_ROUND_S
-        assert waiting.held(clock[0], *BOTH) == HOLDS
+        assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     waiting.answers_beats = False
     begin = clock[0]
     while (due := waiting.holder.due()) is not None and due < begin + HOLD_ROUND_S + SILENT_S:
         clock[0] = due
-        assert waiting.held(clock[0], *BOTH) in (HOLDS, [])
+        assert waiting.hold_requests(clock[0], *BOTH) in (HOLDS, [])
     clock[0] = begin + HOLD_ROUND_S + SILENT_S
-    assert waiting.held(clock[0], *BOTH) == RELEASES
+    assert waiting.hold_requests(clock[0], *BOTH) == RELEASES
     for _ in range(3):
         clock[0] += HOLD_ROUND_S
-        assert waiting.held(clock[0], *BOTH) == []
+        assert waiting.hold_requests(clock[0], *BOTH) == []
     waiting.answers_beats = True  # the service runs again
     waiting.answer_beats()
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
 
 
 def test_a_service_that_answers_late_holds_a_job_only_while_it_answers(
@@ -125,12 +125,12 @@ def test_a_service_that_answers_late_holds_a_job_only_while_it_answers(
     for _ in range(4):
         waiting.answer_beats()
         begin = clock[0]
-        assert waiting.held(clock[0], *BOTH) == HOLDS
-        while waiting.held(clock[0], *BOTH) != RELEASES:
+        assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
+        while waiting.hold_requests(clock[0], *BOTH) != RELEASES:
             clock[0] += HOLD_ROUND_S / 4
         held_for.append(clock[0] - begin)
         clock[0] += 4 * HOLD_ROUND_S
-        waiting.held(clock[0], *BOTH)
+        waiting.hold_requests(clock[0], *BOTH)
     assert max(held_for) <= HOLD_ROUND_S + SILENT_S
 
 
@@ -140,10 +140,10 @@ def test_a_job_keeps_the_leases_of_a_silent_service_for_as_long_as_those_of_one_
     waiting.answers_beats = False
     for _ in range(4):
         clock[0] += HOLD_ROUND_S
-        waiting.held(clock[0], *BOTH)
+        waiting.hold_requests(clock[0], *BOTH)
     assert "attached, 2 leases" in repr(waiting.holder)
     clock[0] += ALONE_S
-    waiting.held(clock[0], *BOTH)
+    waiting.hold_requests(clock[0], *BOTH)
     assert "alone, 0 leases" in repr(waiting.holder)
     assert waiting.service.recv(1 << 16), "what was said before"
     while waiting.service.recv(1 << 16):
@@ -186,7 +186,7 @@ def test_a_service_of_the_release_before_is_not_silent(tmp_path: Path, clock: li
         scene.grant(1, granted("a"))
         for _ in range(20):
             clock[0] += 20
-            scene.held(clock[0], *BOTH)
+            scene.hold_requests(clock[0], *BOTH)
         assert "attached, 1 leases" in repr(scene.holder)
 
 
@@ -196,40 +196,40 @@ def test_a_job_that_yields_asks_so_of_its_clients_until_it_does_no_longer(
     both = granted("a", waits=True, yields=True), granted("b", yields=True)
     waiting.grant(2, *both)
     on_a, on_b = [(7, 0), (8, 1)], [(7, 1), (8, 0)]
-    assert waiting.held(clock[0], *BOTH) == sorted(HOLDS + [(*one, 0) for one in on_b])
+    assert waiting.hold_requests(clock[0], *BOTH) == sorted(HOLDS + [(*one, 0) for one in on_b])
     assert waiting.yields == {*on_a, *on_b}
     clock[0] += HOLD_ROUND_S
-    assert len(waiting.held(clock[0], *BOTH)) == 4, "again and again"
+    assert len(waiting.hold_requests(clock[0], *BOTH)) == 4, "again and again"
     waiting.grant(3, granted("a", yields=True), granted("b"))
-    waiting.held(clock[0], *BOTH)
+    waiting.hold_requests(clock[0], *BOTH)
     assert waiting.yields == set(on_a)
     waiting.grant(4, *both)
-    waiting.held(clock[0], *BOTH)
+    waiting.hold_requests(clock[0], *BOTH)
     waiting.service.close()
-    waiting.listen()
+    waiting.handle_events()
     assert "alone" in repr(waiting.holder) and waiting.yields == set()
 
 
 def test_a_job_waits_for_a_bounded_time_and_then_no_more_until_it_has_had_a_turn(
     waiting: Scene, clock: list[float]
 ) -> None:
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     clock[0] += HELD_MOST_S
     waiting.grant(2, granted("a", waits=True), granted("b"))  # the job still waits
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
     clock[0] += HOLD_ROUND_S
-    assert waiting.held(clock[0], *BOTH) == RELEASES
+    assert waiting.hold_requests(clock[0], *BOTH) == RELEASES
     for number in range(3, 6):
         clock[0] += HOLD_ROUND_S
         waiting.grant(number, granted("a", waits=True), granted("b", waits=number > 3))
-        held_now = [one for one in waiting.held(clock[0], *BOTH) if one not in HOLDS]
+        held_now = [one for one in waiting.hold_requests(clock[0], *BOTH) if one not in HOLDS]
         assert held_now == ([(7, 1, HOLD_MS), (8, 0, HOLD_MS)] if number > 3 else [])
         assert not set(HOLDS) & set(waiting.holds), "it would wait again"
     waiting.grant(6, granted("a"), granted("b"))
-    waiting.held(clock[0], *BOTH)
+    waiting.hold_requests(clock[0], *BOTH)
     clock[0] += 1
     waiting.grant(7, granted("a", waits=True), granted("b"))
-    assert waiting.held(clock[0], *BOTH) == HOLDS
+    assert waiting.hold_requests(clock[0], *BOTH) == HOLDS
 
 
 def looks(busy: Busy, client: ClientState, now: float, depth: int = 0) -> tuple[bool, bool]:

@@ -134,7 +134,7 @@ def test_a_job_whose_worker_does_not_answer_says_that_it_is_there(tmp_path: Path
         contextlib.closing(Scene(tmp_path, selector)) as scene,
     ):
         scene.service.send(wire.encode(wire.Grant(0, 20, ())))
-        scene.listen()
+        scene.handle_events()
         scene.holder.on_time(time.monotonic())
         assert scene.answers, "the holder must be waiting for a worker's answer"
         for _ in range(3):
@@ -152,7 +152,7 @@ def test_what_a_client_holds_is_told_while_it_has_no_worker_and_lives(tmp_path: 
     ):
         try:
             scene.service.send(wire.encode(wire.Grant(0, 20, ())))
-            scene.listen()
+            scene.handle_events()
 
             def round_of(*clients: ClientState) -> object:
                 while not scene.answers:
@@ -188,7 +188,7 @@ def test_rounds_of_a_newcomer_come_soon_while_it_wants_more(tmp_path: Path) -> N
         contextlib.closing(Scene(tmp_path, selector)) as scene,
     ):
         scene.service.send(wire.encode(wire.Grant(0, 2000, ())))
-        scene.listen()
+        scene.handle_events()
         scene.holder.client_came(time.monotonic())
 
         def is_next_behind(pause_s: float, client: ClientState) -> bool:

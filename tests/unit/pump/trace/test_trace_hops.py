@@ -90,7 +90,7 @@ def test_a_report_sums_the_hops_of_slices_that_moved(tmp_path: Path) -> None:
     assert found["ring"]["median_seconds"] == pytest.approx(5e-5)
     assert found["marker"] is None
     assert found["threads"] == [
-        {"threads": "executors to the GPU", "ran_seconds": 0.003, "delay_seconds": 0.002},
+        {"threads": "threads that copy to the GPU", "ran_seconds": 0.003, "delay_seconds": 0.002},
         {"threads": "threads of the program", "ran_seconds": 0.008, "delay_seconds": 0.0},
     ]
 
