@@ -150,7 +150,7 @@ def _sharing_options(parser: OneLineParser) -> None:
     add(
         "--named",
         action="store_true",
-        help="print the name in the last line, because the user chose it",
+        help="the user chose the name: show it in the summary line at the job's end",
     )
     value(
         "--priority N",

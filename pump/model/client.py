@@ -117,7 +117,7 @@ class ClientModel:
         if lib.pump_model_learn(self.raw, learning if wanted else lib.PUMP_LEARN_NOTHING) != 0:
             raise MemoryError("the learner's history does not fit into memory")
 
-    def time(self) -> None:
+    def start_timing(self) -> None:
         """Starts to follow execution times and the time lost. Raises MemoryError."""
         if lib.pump_model_time(self.raw) != 0:
             raise MemoryError("the tables of times do not fit into memory")

@@ -283,7 +283,7 @@ static void start_set(struct pump_device_executors *set) {
 static void fill_set(struct pump_device_executors *set) {
   for (uint32_t d = 0; d < PUMP_DIRECTIONS; d++)
     start_movers(set, d, pump_direction_bounds(d)->threads_first);
-  start_thread(set, MARKER_ROLE, "mark", pump_poll_thread, PUMP_TO_GPU, 0);
+  start_thread(set, MARKER_ROLE, "mark", pump_marker_thread, PUMP_TO_GPU, 0);
   PUMP_STORE_RELEASE(&set->full, 1);
 }
 

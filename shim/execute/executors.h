@@ -103,7 +103,7 @@ bool pump_executors_note_result(struct pump_device_executors *set, CUresult resu
                                 const char *call);
 
 void *pump_mover_thread(void *role);
-void *pump_poll_thread(void *role);
+void *pump_marker_thread(void *role);
 
 /* ---- the shim's own streams (own_streams.c), in the current context ---------- */
 
@@ -208,7 +208,7 @@ struct pump_slice_times {
 void pump_hops_note_eviction(uint32_t device);
 /* Notes when an entry ended. Requires an entered mapping. */
 void pump_hops_note_end(uint32_t device);
-/* Returns when the last condition of an entry that was just taken became true. */
+/* Returns the time at which the last condition of a just taken entry became true. */
 uint64_t pump_hops_find_ready(struct pump_device_executors *set, uint32_t direction,
                               const struct pump_entry *entry, uint64_t made_ns);
 /* Writes the latencies of a slice next to its result, which is written afterwards. */

@@ -282,7 +282,7 @@ static void work(struct poller *poller) {
   }
 }
 
-void *pump_poll_thread(void *argument) {
+void *pump_marker_thread(void *argument) {
   const struct pump_thread_role *role = argument;
   struct poller *poller = &pollers[role->set->device];
   memset(poller, 0, sizeof *poller);

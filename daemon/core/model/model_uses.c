@@ -15,7 +15,7 @@
 
 /* ---- free memory ----------------------------------------------------------------- */
 
-void model_frees_block(struct pump_model *m, int32_t use) {
+void model_count_freed_block(struct pump_model *m, int32_t use) {
   if (m->window.uses[use].flags & USE_FREES) return;
   m->window.uses[use].flags |= USE_FREES;
   m->window.frees_blocks[m->window.uses[use].op]++;
@@ -23,7 +23,7 @@ void model_frees_block(struct pump_model *m, int32_t use) {
 
 static void count_allocation(struct pump_model *m, int32_t use) {
   m->window.allocates_blocks[m->window.uses[use].op]++;
-  model_frees_block(m, m->window.uses[use].prev);
+  model_count_freed_block(m, m->window.uses[use].prev);
 }
 
 static void uncount_allocation(struct pump_model *m, int32_t use) {

@@ -323,6 +323,6 @@ bool model_ends(struct pump_model *m, int32_t block) {
   int32_t use = m->blocks.all[block].issued;
   if (use == NONE) return false;
   m->window.uses[use].flags |= USE_ENDS;
-  model_frees_block(m, use);
+  model_count_freed_block(m, use);
   return true;
 }

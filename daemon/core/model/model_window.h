@@ -143,7 +143,7 @@ uint64_t model_access_hash(uint32_t stream, const struct model_run *runs, uint32
  * whether a discard follows the last passed use. */
 bool model_advance_chain(struct pump_model *m, int32_t block);
 /* Counts one block of memory as free after the use, once. */
-void model_frees_block(struct pump_model *m, int32_t use);
+void model_count_freed_block(struct pump_model *m, int32_t use);
 /* Counts the memory and next need of a use that was linked after another use. */
 void model_linked(struct pump_model *m, int32_t use);
 /* Unlinks the use from the use before it and undoes model_linked. */

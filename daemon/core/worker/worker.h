@@ -4,12 +4,12 @@
 
 #include "daemon/core/schedule/schedule.h"
 
-/* Updates the model with the arrivals that executors have taken or finished. */
-void worker_apply_arrivals(struct pump_shm *shm, struct pump_model *m);
-/* Updates the model with the departures. Call it after reading progress: since the last
- * step blocks may have arrived, been used and left. So the free memory is known only after
- * this call. */
-void worker_apply_departures(struct pump_shm *shm, struct pump_model *m);
+/* Updates the model with the prefetches that executors have taken or finished. */
+void worker_apply_prefetches(struct pump_shm *shm, struct pump_model *m);
+/* Updates the model with the evictions likewise. Call it after reading progress: since the
+ * last step blocks may have arrived, been used and left. So the free memory is known only
+ * after this call. */
+void worker_apply_evictions(struct pump_shm *shm, struct pump_model *m);
 /* Writes new predictions into the mapping, so that the client also compares its
  * operations with them while the schedule stays in force. */
 void worker_schedule_predict(struct pump_shm *shm, struct pump_model *m);

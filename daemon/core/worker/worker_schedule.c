@@ -142,12 +142,12 @@ static void follow(struct pump_shm *shm, struct pump_model *m, uint32_t directio
   if (m->schedules.running_count > 0) take_ends(shm, m, direction);
 }
 
-void worker_apply_arrivals(struct pump_shm *shm, struct pump_model *m) {
+void worker_apply_prefetches(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_GPU);
   m->schedules.settling = m->schedules.untaken + m->schedules.running_count > 0;
 }
 
-void worker_apply_departures(struct pump_shm *shm, struct pump_model *m) {
+void worker_apply_evictions(struct pump_shm *shm, struct pump_model *m) {
   follow(shm, m, PUMP_TO_HOST);
   if (m->schedules.settling) {
     m->schedules.settling = false;

@@ -29,13 +29,13 @@ EXPORT int pump_worker_read(struct pump_shm *shm, struct pump_model *model,
 
 EXPORT void pump_worker_follow(struct pump_shm *shm, struct pump_model *model) {
   pump_model_now(model, pump_core_now_ns());
-  worker_apply_arrivals(shm, model);
+  worker_apply_prefetches(shm, model);
   pump_model_progress(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t));
   if (model->graphs.count != 0)
     pump_model_graphs(model, &shm->progress[0].executed_seq,
                       sizeof shm->progress[0] / sizeof(uint64_t), pump_core_now_ns());
-  worker_apply_departures(shm, model);
+  worker_apply_evictions(shm, model);
   if (pump_model_predict(model, PUMP_PREDICT_AT_ONCE) > 0)
     worker_schedule_predict(shm, model);
   for (uint32_t device = 0; device < PUMP_MAX_DEVICES; device++) {

@@ -280,7 +280,7 @@ class Recorder:
         """Records the current run times and delays of the client's threads."""
         self._put(lambda writer: writer.threads(delays.sample(last=last)), 0)
 
-    def policy(self, name: str) -> None:
+    def record_policy(self, name: str) -> None:
         """Records that the worker switches to this policy."""
         self._hand_over()
         now_ns = time.monotonic_ns()

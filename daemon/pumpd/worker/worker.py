@@ -90,7 +90,7 @@ class Worker:
         for the program's next run; "" to keep none."""
         self.mapping = mapping
         self.model = ClientModel()
-        self.model.time()
+        self.model.start_timing()
         keeps = learned_folder and policy.predicts
         self._learned = Learned(self.model, learned_folder) if keeps else None
         self.model.duplicate(duplicates)
@@ -333,7 +333,7 @@ class Worker:
         """
         self.publish()  # attributes earlier misses to the earlier policy
         if policy.name != self.policy.name and self.recorder:
-            self.recorder.policy(policy.name)
+            self.recorder.record_policy(policy.name)
         self._take(policy)
         lib.pump_model_switched(self.model.raw)
         self.publish()

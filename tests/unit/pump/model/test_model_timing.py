@@ -44,7 +44,7 @@ class Run:
 
     def __init__(self) -> None:
         self.script = Script(budget=1 << 20)
-        self.script.model.time()
+        self.script.model.start_timing()
         self.script.seq = 1 << 20
         self._slots: dict[float, int] = {}
         self._thread_ns = self._free_ns = FIRST_NS
