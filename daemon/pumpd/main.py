@@ -126,8 +126,7 @@ def _job_options(parser: OneLineParser) -> None:
     value(
         "--placement migrate|auto|remote",
         checks.placement,
-        "where kernels read memory that does not fit on the GPU "
-        f"(default: {DEFAULTS.placement})",
+        f"where kernels read memory that does not fit on the GPU (default: {DEFAULTS.placement})",
         default=DEFAULTS.placement,
     )
     value(

@@ -87,7 +87,8 @@ static uint32_t find_mapped(uint64_t address, uint32_t blocks) {
 
 uint32_t pump_duplicates_prepare_arrival(uint32_t device, uint64_t address,
                                          uint64_t length_bytes, uint32_t wanted) {
-  if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !pump_takes_advice(device, address)) return 0;
+  if (wanted == 0 || PUMP_LOAD(&given_up) != 0 || !pump_takes_advice(device, address))
+    return 0;
   uint32_t count = blocks_of(length_bytes), mapped = find_mapped(address, wanted), done = 0;
   for (uint32_t i = 0, end; i < count; i = end) {
     end = i + 1;

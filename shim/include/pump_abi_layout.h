@@ -209,7 +209,8 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, lost_least_ns, 160);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_most_ns, 168);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_of_ns, 176);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_delayed_ns, 184);
-PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 192);
+PUMP_ASSERT_OFFSET(pump_worker_counters, in_place_bytes_peak, 192);
+PUMP_ASSERT_OFFSET(pump_worker_counters, reserved, 200);
 
 PUMP_ASSERT_SIZE(pump_shm, 19783680);
 PUMP_ASSERT_OFFSET(pump_shm, header, 0);

@@ -80,6 +80,11 @@ static void detail_bytes(const struct pump_moved *moved) {
   pump_bytes_text(out, sizeof out, PUMP_LOAD(&counters->moved_to_host_bytes));
   pump_log(PUMP_LOG_INFO, "memory: peak %s, budget %s; %s prefetched, %s evicted", peak,
            moved->budget_bytes != 0 ? budget : "not known", in, out);
+  uint64_t in_place = PUMP_LOAD(&pump_shm->worker_counters.in_place_bytes_peak);
+  pump_bytes_text(in, sizeof in, in_place);
+  if (in_place != 0)
+    pump_log(PUMP_LOG_INFO, "kernels read allocations of up to %s in place on the host",
+             in);
   detail_budgets();
 }
 

@@ -94,9 +94,9 @@ static void read_multi(const char *name, uint32_t bytes, struct extents_named *n
 
 /* Returns whether the kernel's family reads rows or blocks that an index names. */
 static bool is_gather(const char *name, uint32_t bytes) {
-  static const char *const words[] = {"mbedding",     "ather",           "ndexSelect",
-                                      "index_select", "index_elementwise", "csr",
-                                      "spmm",         "paged_attention"};
+  static const char *const words[] = {
+      "mbedding",          "ather", "ndexSelect", "index_select",
+      "index_elementwise", "csr",   "spmm",       "paged_attention"};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (find(name, bytes, words[i]) != NULL) return true;
   return false;

@@ -255,8 +255,7 @@ EXPORT void pump_model_ingest(struct pump_model *m, struct pump_batch *batch) {
       if (m->timing != NULL)
         timing_timed(m->timing, batch->seq[row], batch->signature[row],
                      batch->time_ns[row]);
-      model_in_place_timed(m, batch->seq[row], batch->signature[row],
-                           batch->time_ns[row]);
+      model_in_place_timed(m, batch->seq[row], batch->signature[row], batch->time_ns[row]);
       break;
     case PUMP_EVENT_SYNC:
       sync_row(m, batch, row);

@@ -314,11 +314,8 @@ bool model_op_replace(struct pump_model *m, const struct model_run *runs, uint32
     if (!model_is_in_place(m, &runs[i])) needed += runs[i].count;
   if (needed > op->uses) return false;
   for (uint32_t i = 0; i < op->uses; i++) remove_use(m, use_index(first + i));
-  struct filling filling = {.op = index,
-                            .issued = true,
-                            .reuses = true,
-                            .slot = first,
-                            .end = first + op->uses};
+  struct filling filling = {
+      .op = index, .issued = true, .reuses = true, .slot = first, .end = first + op->uses};
   fill(m, &filling, runs, count);
   return true;
 }

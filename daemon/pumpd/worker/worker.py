@@ -86,8 +86,9 @@ class Worker:
         placement: str = DEFAULTS.placement,
     ) -> None:
         """`client_pid`: 0 if the client is not visible. `duplicates`: whether evictions skip the
-        copy of clean memory. `placement`: "migrate", "auto" or "remote". `learned_folder`: folder that keeps patterns learned under this policy
-        for the program's next run; "" to keep none."""
+        copy of clean memory. `placement`: "migrate", "auto" or "remote". `learned_folder`: folder
+        that keeps patterns learned under this policy for the program's next run; "" to keep
+        none."""
         self.mapping = mapping
         self.model = ClientModel()
         self.model.start_timing()
@@ -366,6 +367,8 @@ class Worker:
         for name in TOTALS:
             setattr(counters, name, getattr(totals, name))
         counters.ops_larger = totals.larger
+        peak = max(int(counters.in_place_bytes_peak), int(totals.in_place_bytes))
+        counters.in_place_bytes_peak = peak
         sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:
             tally = self.model.tally(device)

@@ -12,6 +12,9 @@
 #define BLOCKS 8
 #define SET 1
 #define END 2
+#define SET_IN_PLACE 5
+#define END_IN_PLACE 6
+#define ADVICES 7
 
 /* ---- stubs of the range table and the driver ---------------------------------------- */
 
@@ -46,14 +49,14 @@ void (*pump_driver_page_map)(uint64_t address, uint64_t *entries, uint32_t count
 
 /* ---- the driver's advice ------------------------------------------------------------ */
 
-static uint32_t calls[3];
-static uint64_t advised_bytes[3];
+static uint32_t calls[ADVICES];
+static uint64_t advised_bytes[ADVICES];
 static CUresult answer;
 
 static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
                        CUmemLocation location) {
   CHECK(address % PUMP_BLOCK_BYTES == 0 && bytes % PUMP_BLOCK_BYTES == 0);
-  CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && (advice == SET || advice == END));
+  CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE && advice < ADVICES);
   calls[advice]++;
   advised_bytes[advice] += bytes;
   return answer;
@@ -166,4 +169,29 @@ SCENARIO(of_a_slice_the_blocks_that_are_not_clean_are_moved_in_runs) {
   }
   uint64_t at = 0, bytes = 0; /* of a managed range that ends inside a block */
   CHECK(pump_duplicates_next_dirty(0, 4096, &at, &bytes) && at == 0 && bytes == 4096);
+}
+
+/* ---- reads in place ----------------------------------------------------------------- */
+
+static bool read_in_place(uint32_t advice) {
+  return pump_in_place_advise(0, base, BLOCKS * PUMP_BLOCK_BYTES, advice);
+}
+
+SCENARIO(memory_is_read_in_place_only_if_pump_alone_advises_it) {
+  begin();
+  CHECK(read_in_place(PUMP_ADVICE_IN_PLACE) && calls[SET_IN_PLACE] == 1);
+  CHECK(read_in_place(PUMP_ADVICE_MIGRATE) && calls[END_IN_PLACE] == 1);
+  CHECK(advised_bytes[SET_IN_PLACE] == BLOCKS * PUMP_BLOCK_BYTES);
+  of_pool = true;
+  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE));
+  of_pool = false;
+  peers = true;
+  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE));
+  peers = false;
+  hinted = 1u << (BLOCKS - 1); /* READ_MOSTLY wins over the advice */
+  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE));
+  hinted = 0;
+  CHECK(calls[SET_IN_PLACE] == 1);
+  answer = CUDA_ERROR_NOT_SUPPORTED;
+  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE) && calls[SET_IN_PLACE] == 2);
 }

@@ -48,6 +48,35 @@ SCENARIO(commands_move_bytes_both_ways_and_are_counted) {
   CHECK(PUMP_LOAD(&pump_shm->header.activity) >= 2);
 }
 
+static CUresult advice_answer;
+static CUmem_advise advised;
+
+static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+                       CUmemLocation location) {
+  CHECK(address % PUMP_BLOCK_BYTES == 0 && bytes == 16 * PUMP_BLOCK_BYTES);
+  CHECK(location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+  advised = advice;
+  return advice_answer;
+}
+
+SCENARIO(a_command_with_advice_moves_nothing_and_reports_the_drivers_answer) {
+  uint32_t slot = begin_with_range(40), before = PUMP_LOAD(&fake.prefetches);
+  struct pump_command command = harness_slice(slot, 16, 16);
+  uint64_t ended_bytes = PUMP_LOAD(&pump_shm->schedules[0].ended_bytes);
+  pump_real.cuMemAdvise_v2 = advise;
+  pump_present.cuMemAdvise_v2 = true;
+  command.advice = PUMP_ADVICE_IN_PLACE;
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED && advised == 5);
+  command.advice = PUMP_ADVICE_MIGRATE;
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_MOVED && advised == 6);
+  advice_answer = CUDA_ERROR_NOT_SUPPORTED;
+  CHECK(ask(PUMP_TO_GPU, command) == PUMP_RESULT_FAILED);
+  CHECK(PUMP_LOAD(&fake.prefetches) == before);
+  CHECK(PUMP_LOAD(&pump_shm->schedules[0].ended_bytes) == ended_bytes);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.moved_to_gpu_bytes) == 0);
+  CHECK(PUMP_LOAD(&pump_shm->shim_counters.scheduled_bytes) == 0);
+}
+
 SCENARIO(a_command_that_makes_no_sense_is_invalid) {
   uint32_t slot = begin_with_range(40), before = PUMP_LOAD(&fake.prefetches);
   struct pump_command bad[] = {

@@ -10,6 +10,7 @@ from executor_build import run
 
 SCENARIOS = [
     "commands_move_bytes_both_ways_and_are_counted",
+    "a_command_with_advice_moves_nothing_and_reports_the_drivers_answer",
     "a_command_that_makes_no_sense_is_invalid",
     "a_managed_range_may_begin_and_end_inside_a_block",
     "an_eviction_of_bytes_used_since_the_decision_is_stale",

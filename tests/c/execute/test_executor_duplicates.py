@@ -10,6 +10,7 @@ SCENARIOS = [
     "a_refusal_of_the_advice_ends_it_and_one_of_its_end_stops_the_departure",
     "a_page_map_that_shows_nothing_ends_it",
     "of_a_slice_the_blocks_that_are_not_clean_are_moved_in_runs",
+    "memory_is_read_in_place_only_if_pump_alone_advises_it",
 ]
 
 

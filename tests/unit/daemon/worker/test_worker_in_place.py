@@ -122,6 +122,8 @@ def test_remote_reads_in_place_whatever_operations_lack_much_of(programs: Any) -
         program.launch(DENSE, elapsed_s=SLOW_S)
     assert not program.moved, "its blocks are not needed"
     assert program.in_place_bytes == TABLE * BLOCK, "no time ends it"
+    program.worker.publish()
+    assert program.worker.counters.in_place_bytes_peak == TABLE * BLOCK
 
 
 def test_a_faster_trial_is_kept_and_a_slower_one_is_not(programs: Any) -> None:
