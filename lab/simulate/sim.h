@@ -238,9 +238,9 @@ void pump_sim_end(struct pump_model *model, uint64_t ticket, uint32_t result,
 void pump_sim_result(const struct pump_sim *sim, struct pump_sim_result *out);
 /* Returns the number of marks; fills the i-th if it exists. */
 uint32_t pump_sim_mark(const struct pump_sim *sim, uint32_t i, struct pump_sim_mark *out);
-/* Returns the program's current step. pump_sim_step_run() returns the step after the
- * newest executed one. */
+/* Returns the program's current step. */
 uint32_t pump_sim_step_now(const struct pump_sim *sim);
+/* Returns the step after the newest executed one. */
 uint32_t pump_sim_step_run(const struct pump_sim *sim);
 /* Fills in when each SYNC returned, up to `max` times; returns how many there were. */
 uint32_t pump_sim_syncs(const struct pump_sim *sim, uint64_t *times_ns, uint32_t max);

@@ -66,7 +66,7 @@ void sim_movers_show(struct pump_sim *sim, uint64_t visible_ns) {
   }
 }
 
-/* Returns when the oldest decision becomes visible; GPU_NEVER: there is none. */
+/* Returns when movers can first see the oldest decision; GPU_NEVER: there is none. */
 static uint64_t visible_ns(const struct pump_sim *sim, uint32_t direction) {
   uint64_t head = sim->directions[direction].decisions.head;
   return waiting(sim, direction) == 0

@@ -27,7 +27,7 @@ WORDS: Final = {
     "driver": "driver call",
     "link": "link, until the completion is seen",
     "seen": "worker reads the completion",
-    "marker": "marker is polled (at most)",
+    "marker": "marker waits for a poll (at most)",
     "ring": "worker reads the event",
 }
 """Names of hops. The first five belong to single slices."""
@@ -187,7 +187,7 @@ def largest(found: Found) -> str:
     if not means:
         return ""
     if found["marker"]:
-        means.append((_mean(found["marker"]) / 2, "marker is polled"))
+        means.append((_mean(found["marker"]) / 2, "marker waits for a poll"))
     if found["ring"]:
         means.append((_mean(found["ring"]), WORDS["ring"]))
     mean, words = max(means)

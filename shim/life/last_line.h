@@ -14,7 +14,7 @@
 #define PUMP_LINE_BYTES (PUMP_LAST_LINE - sizeof "pump: " + 2) /* with the zero byte */
 
 struct pump_line {
-  uint64_t rank;               /* the job's line of the highest rank is printed */
+  uint64_t rank;               /* importance: the job's most important line is printed */
   char full[PUMP_LINE_BYTES];  /* for a program that succeeded */
   char brief[PUMP_LINE_BYTES]; /* for a program that failed; follows its status */
 };

@@ -58,8 +58,8 @@ static bool much_memory_is_unpageable(uint64_t budget) {
   return found;
 }
 
-/* Returns whether operations probably bypassed us. A program that ended before its first
- * launch issued none (memory ran out); one that waited for the GPU issued some. */
+/* Returns whether operations probably bypassed us: the program waited for the GPU, but we
+ * saw none. Without a wait, memory may have run out before the first launch. */
 static bool operations_were_not_seen(uint64_t budget) {
   const struct pump_shim_counters *counters = &pump_shm->shim_counters;
   if (PUMP_LOAD(&counters->converted_bytes_peak) <= budget) return false;

@@ -130,7 +130,7 @@ bool pump_mapped_create(CUmemGenericAllocationHandle *out, size_t bytes,
   struct kind kind = asked(properties);
   if (kind.answer != CUDA_SUCCESS) return false;
   uint32_t device = (uint32_t)properties->location.id;
-  bool ready = pump_device_converts(device); /* else the limit may be unknown yet */
+  bool ready = pump_device_converts(device); /* false: the limit may be unknown yet */
   int admitted = ready ? admit(device, bytes) : pump_limit_try(device, bytes);
   if (admitted != 0 && !ready) return false;
   if (admitted == -ENOSPC && PUMP_LOAD(&pump_mapped_reservations) == 0) return false;

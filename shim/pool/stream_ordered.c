@@ -37,8 +37,8 @@ static CUresult free_managed(CUdeviceptr address, struct pump_range_info *info,
   return result;
 }
 
-/* Frees converted memory of a plain call, which the driver would refuse. The pool frees
- * it in stream order; without a pool, the thread waits for the stream. */
+/* Frees converted memory of cuMemAlloc, which the driver's cuMemFreeAsync would refuse. The
+ * pool frees it in stream order; without a pool, the thread waits for the stream. */
 static CUresult free_converted(CUdeviceptr address, struct pump_range_info *info,
                                struct pump_at at) {
   CUresult result = CUDA_SUCCESS;

@@ -179,7 +179,7 @@ static void check_counts(void) {
   }
 }
 
-/* ---- actions of a client ----------------------------------------------------------- */
+/* ---- functions that act as the client ---------------------------------------------- */
 
 /* Returns a meaningful word or an arbitrary one. */
 static uint64_t word(struct input *input) {

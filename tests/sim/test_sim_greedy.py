@@ -300,7 +300,7 @@ def with_flash(host_blocks: int, gbps: float, memory_blocks: int = 5 * BLOCKS) -
 def test_a_period_goes_to_flash_where_it_is_long_enough_for_that() -> None:
     """32 MiB are idle for 35 ms; two and a half transfers take 28 ms at 3 GB/s."""
     for host_blocks in (0, 64 * BLOCKS):
-        assert with_flash(host_blocks, 3.0) == [True, True], "more than flash can write and read"
+        assert with_flash(host_blocks, 3.0) == [True, True], "flash has time for two periods"
     assert with_flash(64 * BLOCKS, 2.0) == [False] * (WEIGHTS - 1)
 
 
@@ -313,5 +313,5 @@ def test_what_the_schedule_sends_past_the_host_is_written_to_flash() -> None:
     program = weights(5000)
     gpu = replace(machine(6 * BLOCKS), host=Host(64 * BLOCKS * BLOCK_BYTES, (3.2, 3.2)))
     counters = simulate(by_name("g10"), program, gpu).steady.counters
-    assert counters["flash_write_bytes"] > 0, "though the host holds everything"
+    assert counters["flash_write_bytes"] > 0, "written although the host has room for all"
     assert counters["flash_read_bytes"] > 0

@@ -157,11 +157,11 @@ def test_all_that_moves_is_in_schedules_that_serve_several_operations(
     assert outcome.schedules < outcome.operations / 3
 
 
-def sweeps(buffers: list[int]) -> Program:
-    """Returns a sweep, forth and back, over the first n of 24 buffers for each n of `buffers`. Each
+def sweeps(counts: list[int]) -> Program:
+    """Returns a sweep, forth and back, over the first n of 24 buffers for each n of `counts`. Each
     buffer has its own launch signature."""
     builder = Builder()
-    for count in buffers:
+    for count in counts:
         for index in (*range(count), *reversed(range(count))):
             use = [whole(index, 16)]
             builder.operation(

@@ -60,10 +60,10 @@ class Client:
             for slot, length in enumerate(self.lengths):
                 offset = value - self.base(slot)
                 if 0 <= offset < length and value not in found:
-                    found[value] = (slot, 1, argument, self.units(slot, offset), offset)
+                    found[value] = (slot, 1, argument, self.units_to_end(slot, offset), offset)
         return list(found.values())
 
-    def units(self, slot: int, offset: int) -> int:
+    def units_to_end(self, slot: int, offset: int) -> int:
         for begin, length in self.blocks.items():
             if slot == 0 and begin <= offset < begin + length:
                 return (begin + length) // 512 - offset // 512

@@ -243,7 +243,7 @@ class Schedule:
             self.at = at
             if op.seq >= self.horizon:
                 return False
-            while self.executed < self.at and self.taken_behind() >= self.bounds.ahead:
+            while self.executed < self.at and self.taken_by_later_operations() >= self.bounds.ahead:
                 self.execute()
             if op.larger:
                 self.fill_up(op)
@@ -361,7 +361,7 @@ class Schedule:
         self.left_bytes += block.length_bytes
         return True
 
-    def taken_behind(self) -> int:
+    def taken_by_later_operations(self) -> int:
         """Returns the blocks taken by the operations not yet executed, except the first of them."""
         return self.taken[self.at + 1] - self.taken[self.executed + 1]
 

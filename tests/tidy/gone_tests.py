@@ -76,8 +76,8 @@ def retired(root: Path) -> list[str]:
     return found
 
 
-def gone(root: Path, commit: str) -> list[str]:
-    """Returns the names that are missing and not retired."""
+def missing_test_names(root: Path, commit: str) -> list[str]:
+    """Returns the names of tests that are missing and not retired."""
     patterns = retired(root)
     missing = names(root, commit) - names(root, None)
     return [
@@ -98,7 +98,7 @@ def main(words: list[str]) -> int:
         if git(root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
             print(f"no history back to {commit[:12]}: names of tests are not compared")
             return 0
-        missing = gone(root, commit)
+        missing = missing_test_names(root, commit)
     except BadFileError as error:
         print(error, file=sys.stderr)
         return 2

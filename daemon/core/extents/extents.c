@@ -77,7 +77,7 @@ static uint64_t room_of(const struct launch *launch, uint32_t i) {
   return launch->segments[i]->length_bytes - launch->pointers[i].offset_bytes;
 }
 
-static void conclude(struct launch *launch, uint32_t i, uint8_t state, uint64_t bytes) {
+static void set_length(struct launch *launch, uint32_t i, uint8_t state, uint64_t bytes) {
   uint64_t room_bytes = room_of(launch, i);
   launch->states[i] = state;
   launch->length_bytes[i] = bytes < room_bytes ? bytes : room_bytes;
@@ -188,13 +188,13 @@ static void choose_end(struct launch *launch, uint32_t i) {
   }
   vote->seen++;
   if (is_lone(launch, i) && launch->segments[i]->length_bytes <= LONE_BYTES) {
-    conclude(launch, i, STATE_SURE, room_bytes);
+    set_length(launch, i, STATE_SURE, room_bytes);
   } else if (vote->settled_units != 0) {
-    conclude(launch, i, STATE_SURE, (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES);
+    set_length(launch, i, STATE_SURE, (uint64_t)vote->settled_units * EXTENTS_UNIT_BYTES);
   } else if (launch->elements[i] != 0) {
     uint64_t size = launch->function->named.element_bytes;
     if (launch->elements[i] <= room_bytes / size)
-      conclude(launch, i, STATE_GUESSED, launch->elements[i] * size);
+      set_length(launch, i, STATE_GUESSED, launch->elements[i] * size);
   }
 }
 
@@ -218,7 +218,7 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
     uint64_t begin = launch->pointers[j].offset_bytes;
     if (begin < offset && offset - begin < EXTENTS_LARGE_BYTES &&
         offset - begin < launch->length_bytes[j]) {
-      conclude(launch, i, STATE_GUESSED, launch->length_bytes[j] - (offset - begin));
+      set_length(launch, i, STATE_GUESSED, launch->length_bytes[j] - (offset - begin));
       return;
     }
   }
@@ -227,7 +227,7 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
   bool table_rest =
       launch->table != NULL && launch->pointers[i].argument >= launch->table->small_begin;
   if (start->offset == offset && start->length_bytes != 0 && !table_rest) {
-    conclude(launch, i, STATE_GUESSED, start->length_bytes);
+    set_length(launch, i, STATE_GUESSED, start->length_bytes);
     return;
   }
   uint64_t bytes = extents_nearest(segment, offset);
@@ -239,7 +239,7 @@ static void guess(struct launch *launch, uint32_t i, uint64_t longest) {
   } else if (longest != 0 && longest < bytes) {
     bytes = longest;
   }
-  conclude(launch, i, STATE_GUESSED, bytes);
+  set_length(launch, i, STATE_GUESSED, bytes);
 }
 
 static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
@@ -291,7 +291,7 @@ static void meet(struct launch *launch, uint32_t i) {
   launch->starts[i] = extents_start_use(learner, segment, pointer->offset_bytes);
   uint64_t bytes = launch->states[i] == STATE_SURE ? launch->length_bytes[i] : block_bytes;
   if (block_bytes != 0 && bytes > block_bytes) bytes = block_bytes;
-  if (bytes != 0) conclude(launch, i, STATE_SURE, bytes);
+  if (bytes != 0) set_length(launch, i, STATE_SURE, bytes);
 }
 
 EXPORT uint32_t pump_extents_kernel(struct pump_extents *learner, uint64_t function,

@@ -156,7 +156,7 @@ struct extents_table {
   uint32_t all_count; /* 1: each argument at or above 8 has all_elements elements */
   uint64_t all_elements;
   uint32_t count;
-  uint32_t open; /* 1: some lengths are left to the integers */
+  uint32_t open; /* 1: some lengths are missing; integer parameters may give them */
   struct extents_entry entries[EXTENTS_TABLE]; /* by ascending argument */
 };
 

@@ -248,7 +248,7 @@ void learner_note(struct pump_learner *l, struct pump_learner_step step,
 
 /* ---- matches (learner_match.c) ---- */
 
-/* Returns the operation that `key` on `stream` repeats under the match, or NEVER. */
+/* Returns the past operation that `key` on `stream` repeats under the match, or NEVER. */
 uint64_t learner_expected(struct pump_learner *l, uint32_t stream, uint64_t key);
 /* Advances the match: `stream`'s newest operation, already in the history, repeats
  * `found`. */

@@ -39,7 +39,7 @@
 
 /* Entries of tables: the newest are kept, and the oldest are forgotten. Each answer replays
  * half of the remembered operations [guessed]. */
-#define TIMING_OPS 32768u    /* remembered operations; a power of two */
+#define TIMING_OPS 32768u    /* operations that timing remembers; a power of two */
 #define TIMING_WAITS 4096u   /* remembered waits of the thread; a power of two */
 #define TIMING_SHAPES 16384u /* shapes of launches, by signature; a power of two */
 #define TIMING_KEYS 8192u    /* own times, by key; a power of two */

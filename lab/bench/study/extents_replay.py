@@ -129,7 +129,10 @@ class Learner:
         told = [p for p in event.pointers if p.block_end or not self.blocks]
         pointers = self.ffi.new(
             "struct pump_pointer[]",
-            [(p.slot, p.generation, p.argument, self.units(p), p.offset_bytes) for p in told],
+            [
+                (p.slot, p.generation, p.argument, self.units_to_end(p), p.offset_bytes)
+                for p in told
+            ],
         )
         lengths = self.ffi.new("uint64_t[]", len(told))
         self.lib.pump_extents_kernel(
@@ -138,7 +141,7 @@ class Learner:
         believed = {p.value: int(length) for p, length in zip(told, lengths, strict=True)}
         return [believed.get(p.value, 0) for p in event.pointers]
 
-    def units(self, pointer: Pointer) -> int:
+    def units_to_end(self, pointer: Pointer) -> int:
         """Returns the units to the end of the pointer's block, including its own unit."""
         if not self.blocks:
             return 0

@@ -5,10 +5,10 @@ DESIGN
   steps. Each run is made with both step counts of --steps. Results are the differences of the two
   runs, so start and end of the program do not count. Runs for each step count, in this order:
 
-    `room`        With memory for everything, not recorded.
+    `room`        A run with memory for everything, not recorded.
     `recording`   The same, recorded. Simulations use this recording, with corrected host times
                   (host_times).
-    `live`        With --memory, not recorded. --expect records it, for the cause "unknown".
+    `live`        A run with --memory, recorded only with --expect (for the cause "unknown").
 
   Rows (path_causes.py explains parts, causes and fates):
 

@@ -148,12 +148,12 @@ def on_the_cpu() -> dict[str, Any]:
                 "layers": len(layers),
                 "left": sorted(set(left.values())),
             }
-    found["changed"] = changed_input()
+    found["changed"] = error_of_changed_input()
     found["again"] = errors_of_invalid_wraps()
     return found
 
 
-def changed_input() -> str:
+def error_of_changed_input() -> str:
     """Returns the error after a change to a layer's input that the layer does not save."""
     model = nn.Sequential(Doubled())
     recompute.wrap(model, True, list(model))

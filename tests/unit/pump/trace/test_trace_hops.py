@@ -104,7 +104,7 @@ def test_a_line_names_the_largest_hop_that_is_neither_drivers_nor_links(tmp_path
     chunk = next(Reader(io.BytesIO(recorded(tmp_path / "u"))).chunks())
     marks = {"progress_before_ns": [1], "progress_time_ns": [1 + 4 * MS]}
     gathered.add({**chunk, **{name: np.array(v, np.uint64) for name, v in marks.items()}})
-    assert "marker is polled (2.000 ms on average)" in hops.largest(gathered.result())
+    assert "marker waits for a poll (2.000 ms on average)" in hops.largest(gathered.result())
 
 
 def test_a_marker_that_no_poll_had_missed_before_counts_for_nothing() -> None:
