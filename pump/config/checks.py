@@ -49,7 +49,7 @@ def amount(value: str | int) -> str:
 
 policy = partial(choose, names=POLICIES, what="policy")
 report = partial(choose, names=["budget", "limit"], what="kind of report")
-placement = partial(choose, names=["migrate", "auto", "remote"], what="placement")
+placement = partial(choose, names=["migrate", "auto", "remote"], what="kind of placement")
 duplicates = partial(choose, names=["auto", "on", "off"], what="choice of duplicates")
 granularity = partial(choose, names=GRANULARITIES, what="granularity")
 log_level = partial(choose, names=LOG_LEVELS, what="log level")

@@ -13,13 +13,15 @@
 bool pump_in_place_advise(uint32_t device, uint64_t address, uint64_t length_bytes,
                           uint32_t advice) {
   static uint32_t said;
+  uint32_t dropped;
   if (!pump_takes_advice(device, address)) return false;
   /* Under READ_MOSTLY faults duplicate pages, whatever other advice there is. */
-  for (uint64_t at = 0; at < length_bytes; at += PUMP_BLOCK_BYTES)
-    if (pump_read_mostly_is_set(address + at)) return false;
   CUresult result =
-      pump_advise(device, address, length_bytes,
-                  advice == PUMP_ADVICE_IN_PLACE ? SET_ACCESSED_BY : UNSET_ACCESSED_BY);
+      pump_duplicates_prepare_eviction(device, address, length_bytes, &dropped);
+  if (result == CUDA_SUCCESS)
+    result =
+        pump_advise(device, address, length_bytes,
+                    advice == PUMP_ADVICE_IN_PLACE ? SET_ACCESSED_BY : UNSET_ACCESSED_BY);
   if (result != CUDA_SUCCESS)
     pump_log_once(&said, PUMP_LOG_INFO,
                   "the driver refuses ACCESSED_BY (error %d): sparse memory migrates",

@@ -450,8 +450,8 @@ struct pump_worker_counters {
   uint64_t lost_ns;
   uint64_t lost_least_ns;
   uint64_t lost_most_ns;
-  uint64_t lost_of_ns;      /* time since the first operation; 0: nothing is known */
-  uint64_t lost_delayed_ns; /* part of lost_ns: the program waited for a CPU core */
+  uint64_t lost_of_ns;          /* time since the first operation; 0: nothing is known */
+  uint64_t lost_delayed_ns;     /* part of lost_ns: the program waited for a CPU core */
   uint64_t in_place_bytes_peak; /* of the allocations that kernels read on the host */
   uint64_t reserved[7];
 };

@@ -95,6 +95,7 @@ struct pump_model_totals {
   uint64_t trials;           /* duplicates that have left or lost their contents */
   uint64_t trials_wrong;     /* trials whose block was written or lost its contents */
   uint64_t in_place_bytes;   /* bytes of the ranges that kernels read in place */
+  uint64_t in_place_bytes_peak;
   uint32_t trials_ended; /* devices without duplicates, because these arrived too late */
   /* Recent share of operations that were predicted with confidence; 0: no learner. */
   double confidence;

@@ -376,6 +376,7 @@ EXPORT void pump_model_totals(const struct pump_model *m,
   totals->in_flight = PUMP_MAX_IN_FLIGHT - m->transfers.unused_count - m->schedules.untaken;
   totals->confidence = model_confidence(m);
   totals->in_place_bytes = m->in_place.bytes;
+  totals->in_place_bytes_peak = m->in_place.bytes_peak;
   totals->trials = totals->trials_wrong = totals->trials_ended = 0;
   for (uint32_t i = 0; i < PUMP_MAX_DEVICES; i++) {
     totals->trials += m->devices[i].duplicates.trials;

@@ -108,6 +108,8 @@ bool model_stays(const struct pump_model *m, const struct block *b);
 /* Notes that the block's contents became worthless: ends its trial, as wrong, and clears
  * `left`, which does not apply to the next owner. */
 void model_duplicate_ended(struct pump_model *m, int32_t block);
+/* Notes that the block's duplicate was given up: its trial shows nothing. */
+void model_duplicate_dropped(struct pump_model *m, int32_t block);
 
 /* Returns the device's used memory in blocks: resident, maybe evicted, in flight,
  * discarding. */

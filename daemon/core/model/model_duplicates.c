@@ -121,3 +121,9 @@ void model_duplicate_ended(struct pump_model *m, int32_t block) {
   b->left = false;
   if (b->duplicated) end_trial(m, b, false);
 }
+
+void model_duplicate_dropped(struct pump_model *m, int32_t block) {
+  struct block *b = &m->blocks.all[block];
+  if (b->duplicated) m->devices[b->device].duplicates.open -= !b->clean;
+  b->duplicated = false;
+}

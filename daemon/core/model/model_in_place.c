@@ -10,7 +10,8 @@
  * timed operation after that is the trial. Reads in place stay if it took at most half of
  * the least time in which its missing blocks could have arrived. They end when two
  * consecutive operations take longer than that time, and never return to the range. That
- * time excludes evictions, so trials err towards migration.
+ * time excludes evictions, so trials err towards migration. One range is on trial at a
+ * time: the verdict on its function saves trials of others.
  *
  * All trials together may cost TRIALS_PART of the run's time. A kernel of unknown kind is
  * assumed to read its memory READS times, one whose name tells of a gather once.
@@ -27,6 +28,10 @@
 #define SLOWER_LEAST 2 /* consecutive slower operations that end it [guessed] */
 #define TRIALS_PART 50 /* trials cost at most 1 / TRIALS_PART of the time [guessed] */
 #define SEEN_LATE_NS 2000000 /* an operation's end may be seen this late [guessed] */
+/* A trial without proof, because little is missing, ends after so many operations and so
+ * long. The verdict on the function decides [guessed]. */
+#define TRIAL_LEAST 4
+#define TRIAL_NS 100000000
 #define READS 8 /* assumed reads of each byte by a kernel of unknown kind [guessed] */
 
 EXPORT void pump_model_read_in_place(struct pump_model *m, uint32_t mode) {
@@ -46,6 +51,12 @@ bool model_is_in_place(const struct pump_model *m, const struct model_run *run) 
 static void count(struct pump_model *m, const struct range *range, bool read) {
   m->in_place.ranges += read ? 1 : UINT32_MAX;
   m->in_place.bytes += read ? range->length_bytes : 0 - range->length_bytes;
+  if (m->in_place.bytes > m->in_place.bytes_peak)
+    m->in_place.bytes_peak = m->in_place.bytes;
+}
+
+static uint32_t is_on_trial(const struct range *range) {
+  return range->in_place.state == IN_PLACE_TRIAL;
 }
 
 /* Makes issued operations read the range in place, too. */
@@ -54,13 +65,16 @@ static void drop_uses(struct pump_model *m, const struct range *range) {
     for (int32_t use = m->blocks.all[i].first; use != NONE; use = m->window.uses[use].next)
       m->window.ops[m->window.uses[use].op].in_place = true;
     model_drop_chain(m, i);
+    model_duplicate_dropped(m, i);
     model_relist(m, i);
   }
 }
 
 static void set_state(struct pump_model *m, struct range *range, uint32_t state) {
   bool before = is_read(range);
+  m->in_place.on_trial -= is_on_trial(range);
   range->in_place.state = (uint8_t)state;
+  m->in_place.on_trial += is_on_trial(range);
   if (m->timing != NULL) range->in_place.since_ns = m->timing->now_ns;
   if (is_read(range) != before) count(m, range, !before);
   /* Expected operations need other blocks now, and the schedule has other entries. */
@@ -126,6 +140,7 @@ void model_in_place_answered(struct pump_model *m, uint32_t slot, int32_t blocks
 void model_in_place_gone(struct pump_model *m, uint32_t slot) {
   struct range *range = &m->ranges.all[slot];
   if (is_read(range)) count(m, range, false);
+  m->in_place.on_trial -= is_on_trial(range);
   range->in_place.state = IN_PLACE_NO;
   if (m->in_place.changing == slot + 1) m->in_place.changing = 0;
 }
@@ -161,14 +176,14 @@ static uint64_t arrival_ns(struct pump_model *m, uint32_t device, int64_t blocks
   return (uint64_t)blocks * (uint64_t)*least * 1000 >> 8;
 }
 
-/* Returns whether the advice would do what it should for all blocks of the range: a first
- * touch populates on the GPU, a duplicate keeps migrating, a discarded block has no
- * mapping, and a dead one may get another use. */
+/* Returns whether the advice would have its effect on all blocks of the range. A first
+ * touch populates on the GPU, a discarded block gets no mapping, a dead one may get another
+ * use. */
 static bool is_suitable(const struct pump_model *m, const struct range *range) {
   for (int32_t i = 0; i < range->blocks; i++) {
     const struct block *b = &m->blocks.all[range->first_block + i];
     if (b->state == PUMP_BLOCK_ABSENT || b->state == PUMP_BLOCK_DISCARDING || b->dead ||
-        b->discarded || b->discard_pending || b->duplicated)
+        b->discarded || b->discard_pending)
       return false;
   }
   return true;
@@ -184,8 +199,8 @@ void model_in_place_issued(struct pump_model *m, const struct pump_operation *is
     const struct range *range = &m->ranges.all[slot];
     if (runs[i].count < LACKS_BLOCKS || range->in_place.state == IN_PLACE_NEVER) continue;
     int64_t missing = missing_blocks(m, &runs[i]);
-    if (missing <= most || !is_much(range, missing)) continue;
-    most = missing;
+    if (missing < most || !(is_read(range) || is_much(range, missing))) continue;
+    most = missing + 1;
     m->in_place.ops[issued->seq % IN_PLACE_OPS] =
         (struct in_place_op){.seq = issued->seq,
                              .function = issued->function,
@@ -204,23 +219,35 @@ static struct in_place_op *find_op(struct pump_model *m, uint64_t seq) {
   return found ? op : NULL;
 }
 
-static bool is_dense(const struct pump_model *m, uint64_t function) {
-  for (uint32_t i = 0; i < IN_PLACE_DENSE; i++)
-    if (m->in_place.dense[i] == function && function != 0) return true;
-  return false;
+/* Returns how many times the function is assumed to read its memory; 0: a trial has shown
+ * that it reads little. UINT64_MAX: a trial has shown that it does not. */
+static uint64_t reads_of(struct pump_model *m, uint64_t function) {
+  for (uint32_t i = 0; i < IN_PLACE_KNOWN && function != 0; i++)
+    if (m->in_place.known[i].function == function)
+      return m->in_place.known[i].dense ? UINT64_MAX : 0;
+  return pump_extents_gathers(m->extents, function) ? 1 : READS;
+}
+
+/* Remembers the first verdict on a function. Gathers may have dense operands, too. */
+static void remember(struct pump_model *m, uint64_t function, bool dense) {
+  uint64_t reads = reads_of(m, function);
+  if (reads == 0 || reads == UINT64_MAX || (dense && reads == 1)) return;
+  m->in_place.known[m->in_place.known_count++ % IN_PLACE_KNOWN] =
+      (struct in_place_known){.function = function, .dense = dense};
 }
 
 /* Asks for the operation's range if it is a reason, and a trial may cost its time. */
 static void consider(struct pump_model *m, const struct in_place_op *op) {
   struct range *range = &m->ranges.all[op->slot];
   uint64_t migrate_ns = arrival_ns(m, range->device, missing_blocks(m, &op->run));
-  uint64_t reads = pump_extents_gathers(m->extents, op->function) ? 1 : READS;
-  uint64_t cost_ns = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads * migrate_ns : 0;
+  uint64_t reads = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads_of(m, op->function) : 0;
+  uint64_t cost_ns = reads * migrate_ns;
   uint64_t run_ns = m->timing->now_ns - m->in_place.begun_ns;
   if (range->in_place.large < LARGE_LEAST) range->in_place.large++;
   if (range->in_place.large < LARGE_LEAST || m->in_place.changing != 0 ||
-      (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns ||
-      is_dense(m, op->function) || !is_suitable(m, range))
+      m->in_place.on_trial != 0 || reads == UINT64_MAX ||
+      (reads != 0 && (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns) ||
+      !is_suitable(m, range))
     return;
   m->in_place.trials_ns += cost_ns;
   change_advice(m, op->slot, IN_PLACE_ASKED);
@@ -242,10 +269,10 @@ static void judge(struct pump_model *m, const struct in_place_op *op) {
   if (range->in_place.state == IN_PLACE_KEPT) {
     if (range->in_place.slower >= SLOWER_LEAST) end(m, op->slot);
   } else if (op->elapsed_ns <= migrate_ns / KEPT_TIMES) {
+    remember(m, op->function, false);
     set_state(m, range, IN_PLACE_KEPT);
   } else {
-    if (!pump_extents_gathers(m->extents, op->function))
-      m->in_place.dense[m->in_place.dense_count++ % IN_PLACE_DENSE] = op->function;
+    remember(m, op->function, true);
     end(m, op->slot);
   }
 }
@@ -254,11 +281,16 @@ void model_in_place_retired(struct pump_model *m, uint64_t seq) {
   struct in_place_op *op = find_op(m, seq);
   if (op == NULL) return;
   op->retired = true;
-  const struct range *range = &m->ranges.all[op->slot];
-  if (range->in_place.state == IN_PLACE_NO)
-    consider(m, op);
-  else if (is_read(range) && op->elapsed_ns != 0)
-    judge(m, op);
+  struct range *range = &m->ranges.all[op->slot];
+  if (range->in_place.state == IN_PLACE_NO) consider(m, op);
+  if (is_read(range) && op->elapsed_ns != 0) judge(m, op);
+  if (!is_on_trial(range) || ++range->in_place.unproven < TRIAL_LEAST ||
+      m->timing->now_ns - range->in_place.since_ns < TRIAL_NS)
+    return;
+  if (reads_of(m, op->function) == 0)
+    set_state(m, range, IN_PLACE_KEPT);
+  else
+    end(m, op->slot);
 }
 
 void model_in_place_timed(struct pump_model *m, uint64_t seq, uint64_t elapsed_ns,

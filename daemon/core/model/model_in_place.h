@@ -6,15 +6,16 @@
 
 /* Newest operations that lack much of a range. The launch queue holds fewer [guessed]. */
 #define IN_PLACE_OPS 2048u
-#define IN_PLACE_DENSE 256u /* remembered functions [guessed] */
+#define IN_PLACE_KNOWN 256u /* remembered functions [guessed] */
 
 struct in_place {
-  uint32_t mode;      /* PUMP_IN_PLACE_* */
-  uint32_t changing;  /* 1 + the slot whose advice changes; 0: none. One at a time */
-  uint32_t ranges;    /* ranges that are read in place */
-  uint64_t bytes;     /* their bytes */
-  uint64_t begun_ns;  /* when the first operation was read; 0: none */
-  uint64_t trials_ns; /* estimated cost of all trials */
+  uint32_t mode;     /* PUMP_IN_PLACE_* */
+  uint32_t changing; /* 1 + the slot whose advice changes; 0: none. One at a time */
+  uint32_t ranges;   /* ranges that are read in place */
+  uint32_t on_trial; /* those among them that are on trial */
+  uint64_t bytes, bytes_peak; /* their bytes, and the most so far */
+  uint64_t begun_ns;          /* when the first operation was read; 0: none */
+  uint64_t trials_ns;         /* estimated cost of all trials */
   struct in_place_op {
     uint64_t seq, function;
     uint32_t slot, generation; /* of the range of which it lacks most when issued */
@@ -23,8 +24,11 @@ struct in_place {
     uint64_t seen_ns;          /* when its end was seen */
     bool retired;
   } ops[IN_PLACE_OPS];
-  uint64_t dense[IN_PLACE_DENSE]; /* newest functions whose trial was slower */
-  uint32_t dense_count;
+  struct in_place_known {
+    uint64_t function;
+    bool dense;            /* its trial was slower than migration */
+  } known[IN_PLACE_KNOWN]; /* newest functions with a verdict */
+  uint32_t known_count;
   int64_t
       block_us[PUMP_MAX_DEVICES]; /* least time per arriving block, us << 8; 0: unknown */
 };

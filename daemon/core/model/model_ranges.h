@@ -23,6 +23,7 @@ struct range_in_place {
   uint8_t state;     /* IN_PLACE_* */
   uint8_t large;     /* operations that lacked much of the range */
   uint8_t slower;    /* consecutive operations that were slower than migration */
+  uint8_t unproven;  /* operations of a trial without a verdict */
   bool failed;       /* an executor could not set the advice */
   int32_t asked;     /* blocks, from the first, whose advice the executors have */
   int32_t answered;  /* blocks whose advice they have answered */

@@ -67,7 +67,10 @@ LAST_ENDS_NS: Final = 200_000_000
 """Longest wait for a recorded client's slices that are still in the driver."""
 
 COUNTS: Final = ("ticks", "resyncs", "catch_ups", "miss_unseen", "miss_no_room", "miss_policy")
-TOTALS: Final = ("operations", "predicted", "predictions_lost", "operations_hit", "schedules")
+TOTALS: Final = (
+    *("operations", "predicted", "predictions_lost", "operations_hit", "schedules"),
+    "in_place_bytes_peak",
+)
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
 
@@ -367,8 +370,6 @@ class Worker:
         for name in TOTALS:
             setattr(counters, name, getattr(totals, name))
         counters.ops_larger = totals.larger
-        peak = max(int(counters.in_place_bytes_peak), int(totals.in_place_bytes))
-        counters.in_place_bytes_peak = peak
         sums = dict.fromkeys(TALLIES, 0)
         for device in self.model.devices:
             tally = self.model.tally(device)

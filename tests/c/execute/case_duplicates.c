@@ -188,10 +188,9 @@ SCENARIO(memory_is_read_in_place_only_if_pump_alone_advises_it) {
   peers = true;
   CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE));
   peers = false;
-  hinted = 1u << (BLOCKS - 1); /* READ_MOSTLY wins over the advice */
-  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE));
-  hinted = 0;
   CHECK(calls[SET_IN_PLACE] == 1);
+  hinted = 1u << (BLOCKS - 1); /* READ_MOSTLY would win over the advice */
+  CHECK(read_in_place(PUMP_ADVICE_IN_PLACE) && hinted == 0 && calls[END] == 1);
   answer = CUDA_ERROR_NOT_SUPPORTED;
-  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE) && calls[SET_IN_PLACE] == 2);
+  CHECK(!read_in_place(PUMP_ADVICE_IN_PLACE) && calls[SET_IN_PLACE] == 3);
 }
