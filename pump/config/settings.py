@@ -211,9 +211,8 @@ class JobConfig(NamedTuple):
         str,
         Setting(
             "Where kernels read memory that does not fit on the GPU: `migrate` moves it there. "
-            "`auto` tries to leave it on the host, and keeps what is faster. It tries this for each "
-            "allocation of which kernels repeatedly lack much, such as tables of embeddings. "
-            "`remote` leaves all such allocations on the host, without a trial.",
+            "`auto` tries to leave allocations on the host that kernels often lack, and keeps what is "
+            "faster. `remote` leaves them there without a trial.",
             "auto",
             checks.placement,
             AT_ONCE,
