@@ -211,8 +211,8 @@ class JobConfig(NamedTuple):
         str,
         Setting(
             "Where kernels read memory that does not fit on the GPU: `migrate` moves it there. "
-            "`auto` tries to leave allocations on the host that kernels often lack, and keeps what is "
-            "faster. `remote` leaves them there without a trial.",
+            "`auto` tries to leave allocations that kernels often lack on the host, and keeps what "
+            "is faster. `remote` leaves them there.",
             "auto",
             checks.placement,
             AT_ONCE,
