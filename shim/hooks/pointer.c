@@ -1,7 +1,8 @@
 /* pointer.c - hooks of queries about pointers (pool/pointer_answers.c). */
 #include "shim/pool/pool.h"
 
-static bool is_outside(CUdeviceptr address, const struct pump_pointer *hit) {
+static bool is_outside_requested_bytes(CUdeviceptr address,
+                                       const struct pump_pointer *hit) {
   return address - hit->base >= hit->requested_bytes;
 }
 
@@ -11,7 +12,7 @@ static bool is_outside(CUdeviceptr address, const struct pump_pointer *hit) {
 static bool answer_needs_correction(CUdeviceptr *address, struct pump_pointer *hit) {
   static const char unknown;
   if (pump_inert() || !pump_pointer_corrected(*address, hit)) return false;
-  if (!is_outside(*address, hit)) return true;
+  if (!is_outside_requested_bytes(*address, hit)) return true;
   *address = (CUdeviceptr)(uintptr_t)&unknown;
   return false;
 }
@@ -41,7 +42,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
   struct pump_pointer hit;
   bool seen = !pump_inert() && pump_pointer_see(address, &hit);
-  if (seen && is_outside(address, &hit)) return CUDA_ERROR_NOT_FOUND;
+  if (seen && is_outside_requested_bytes(address, &hit)) return CUDA_ERROR_NOT_FOUND;
   CUresult result = pump_real.cuMemGetAddressRange_v2(base, bytes, address);
   if (result != CUDA_SUCCESS || !seen) return result;
   if (base != NULL) *base = hit.base;

@@ -37,7 +37,7 @@ __attribute__((constructor)) static void keep_stdout(void) {
 }
 
 /* Returns whether this is the process that pump-run became: exec keeps a process's id. */
-static bool is_first_process(void) {
+static bool is_process_of_pump_run(void) {
   const char *first = getenv("PUMP_JOB_PID");
   return first != NULL && strtol(first, NULL, 10) == (long)getpid();
 }
@@ -154,7 +154,7 @@ static bool read_notes(struct notes *notes) {
 void pump_job_line(const struct pump_line *line, int status) {
   struct notes notes;
   char text[NOTE_BYTES];
-  bool first = is_first_process(), known = read_notes(&notes);
+  bool first = is_process_of_pump_run(), known = read_notes(&notes);
   snprintf(text, sizeof text, ENDED "%llu %s\t%s\n", (unsigned long long)line->rank,
            line->full, line->brief);
   if (known) pump_job_note(text);
@@ -207,7 +207,7 @@ static void choose(const struct notes *notes, struct pump_line *line) {
 void pump_job_end(int status) {
   struct notes notes;
   struct pump_line line = {0};
-  if (!is_first_process() || !read_notes(&notes) || notes.said) return;
+  if (!is_process_of_pump_run() || !read_notes(&notes) || notes.said) return;
   /* If standard error is closed, as by many tools at exit, pumpd prints the line. */
   if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
     note_status(status);

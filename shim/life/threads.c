@@ -23,7 +23,7 @@ static bool registered; /* exit handlers are inherited by fork */
 /* Waits until the worker knows whether the disk has taken all of the recording: the
  * worker reports it once it sees that this process exits. Waits at most PUMP_RECORDED_NS,
  * and not for a worker that is gone. */
-static void wait_until_recording_ends(void) {
+static void wait_until_recording_is_on_disk(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
   uint64_t until_ns = pump_now_ns() + PUMP_RECORDED_NS;
@@ -44,7 +44,7 @@ static void threads_end(int status, void *nothing) {
   pump_worker_notify();
   pump_gates_stop();
   pump_executors_stop(pump_now_ns() + PUMP_EXIT_NS);
-  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_until_recording_ends();
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_until_recording_is_on_disk();
   pump_link_stop();
   pump_claims_leave();
   pump_log_write_deferred();
@@ -59,7 +59,7 @@ static void threads_end(int status, void *nothing) {
  * nothing listens. Then waits until the worker records, at most PUMP_RECORDER_MOST_NS in
  * all. Except here and at the end of a recording, no thread of the job ever waits for
  * pumpd. */
-static void wait_until_recording_starts(void) {
+static void wait_until_worker_records(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
@@ -79,7 +79,7 @@ void pump_threads_start(void) {
   owner = getpid();
   if (!registered) registered = on_exit(threads_end, NULL) == 0;
   pump_link_start();
-  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_until_recording_starts();
+  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_until_worker_records();
   errno = saved;
 }
 

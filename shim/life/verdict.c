@@ -28,7 +28,8 @@
 #define SHARE_LEAST 100u   /* one in 100, of the time */
 #define MISSES_LEAST 1000u /* one in 1,000, of the block uses */
 
-static bool much_memory_is_unpageable(uint64_t budget) {
+/* Logs memory that cannot be paged if it is much of the budget; returns whether it is. */
+static bool log_unpageable_memory(uint64_t budget) {
   char plain[32], pageable[32];
   bool found = false;
   uint64_t converted = PUMP_LOAD(&pump_shm->shim_counters.converted_bytes_peak);
@@ -129,7 +130,7 @@ void pump_verdict(struct pump_line *line, const struct pump_moved *moved) {
   uint64_t budget = moved->budget_bytes;
   uint64_t held_ns = PUMP_LOAD(&pump_shm->shim_counters.held_ns);
   const char *cause = main_cause();
-  bool plain = much_memory_is_unpageable(budget);
+  bool plain = log_unpageable_memory(budget);
   bool unseen = operations_were_not_seen(budget), thrashes = job_thrashes(budget);
   if (PUMP_LOAD(&pump_shm->shim_counters.attaches) == 0)
     pump_line_reason(line, "no pumpd served this process");

@@ -134,7 +134,7 @@ static const struct record *earlier(const struct placement *d, uint64_t number) 
 
 /* Returns the lifetime of a request; 0 if unknown. A request that still lives will be
  * freed one cycle after the one before it, if that was freed in this cycle. */
-static uint32_t lifetime_of(const struct placement *d, uint64_t number) {
+static uint32_t expected_lifetime_ticks(const struct placement *d, uint64_t number) {
   const struct record *record = record_of(d->cycle, number), *before = earlier(d, number);
   if (record->ticks != 0) return record->ticks;
   if (before == NULL || before->ticks == 0) return 0;
@@ -143,10 +143,10 @@ static uint32_t lifetime_of(const struct placement *d, uint64_t number) {
 }
 
 /* Adds all lifetimes. If data outlives its iteration, two cycles are placed as one. */
-static void add_lifetimes(struct placement *d) {
+static void set_lifetimes_and_cycles(struct placement *d) {
   uint32_t cycles = CYCLES_MOST * d->distance <= CYCLE_MOST ? CYCLES_MOST : 1;
   for (uint64_t i = 0; i < d->distance; i++) {
-    uint32_t ticks = lifetime_of(d, d->first + i);
+    uint32_t ticks = expected_lifetime_ticks(d, d->first + i);
     if (ticks < cycles * d->ticks) d->lifetimes[i] = ticks;
     if (d->lifetimes[i] >= d->ticks) d->cycles = cycles;
   }
@@ -174,7 +174,8 @@ static struct pool_item item_of_live_piece(const struct placement *d,
   return (struct pool_item){.ticks = d->cycles * d->ticks, .step = POOL_NONE};
 }
 
-static void add_strips(struct placement *d) {
+/* Adds the large segments as strips, and the live pieces that stay in them as items. */
+static void add_segments_and_live_pieces(struct placement *d) {
   uint32_t strip = 0;
   for (struct pool_segment *s = d->arena->segments; s != NULL; s = s->next) {
     if (s->kind != POOL_LARGE) continue;
@@ -204,9 +205,10 @@ static void add_requests(struct placement *d, uint32_t cycle) {
   }
 }
 
-static bool placement_fill(struct placement *d) {
-  add_lifetimes(d);
-  add_strips(d);
+/* Finds a place for each item. Returns false if they do not fit. */
+static bool placement_search(struct placement *d) {
+  set_lifetimes_and_cycles(d);
+  add_segments_and_live_pieces(d);
   uint32_t stay = d->item_count;
   for (uint32_t i = 0; i < d->cycles; i++) add_requests(d, i);
   if (d->item_count == stay) return false;
@@ -245,7 +247,7 @@ static bool placement_of(struct placement *d, struct pool_arena *arena, uint64_t
                           .cycles = 1,
                           .beyond_bytes = POOL_NO_FIT};
   d->ticks = record_of(cycle, cycle->count)->born - record_of(cycle, d->first)->born;
-  return placement_allocate(d) && placement_fill(d);
+  return placement_allocate(d) && placement_search(d);
 }
 
 /* Places a cycle. Live pieces that do not keep their place are in the way until they are

@@ -184,7 +184,7 @@ def right(argument: Argument, place: int, spoilt: str = "") -> str:
     if kind.endswith("*"):
         return pointed(argument, place, spoilt)
     if kind == "size_t":
-        return f'size_for_parameter("{name}")'
+        return f'valid_size_for_parameter("{name}")'
     return "0" if "lags" in name or name == "value" else "1"
 
 

@@ -137,7 +137,7 @@ static void *pointed(int argument) {
 }
 
 /* Returns a size that the parameter of that name accepts. */
-static uint64_t size_for_parameter(const char *name) {
+static uint64_t valid_size_for_parameter(const char *name) {
   int count = strstr(name, "ount") != NULL || strstr(name, "num") != NULL ||
               strstr(name, "length") != NULL;
   int none = strstr(name, "lags") != NULL || strstr(name, "ndex") != NULL ||

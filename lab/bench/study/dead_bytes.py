@@ -131,7 +131,7 @@ def _hand_outs(handed: Iterable[Handed]) -> dict[int, list[int]]:
 
 
 def _kind(departure: Departure, blocks: _Blocks, times: Mapping[int, Sequence[int]]) -> str:
-    """Returns the kind of dead bytes that left: `part`, `handed` or `free` (see DESIGN)."""
+    """Returns the kind of evicted dead bytes: `part`, `handed` (out again), `free`; see DESIGN."""
     if blocks.owned(departure.address, departure.address + BLOCK_BYTES):
         return "part"
     of_block = times.get(departure.address // BLOCK_BYTES, ())

@@ -26,7 +26,7 @@ union slot {
 static union slot *first_free, *last_free;
 static size_t free_count;
 
-static bool late_handles(void) {
+static bool reuses_handles_late(void) {
   static int known = -1;
   if (known < 0) known = getenv("PUMP_VIRTUAL_LATE_HANDLES") != NULL;
   return known != 0;
@@ -50,7 +50,7 @@ static void prepend_free_slot(union slot *slot) {
 }
 
 void *vd_object_new(enum vd_magic magic) {
-  while (free_count <= (late_handles() ? FREE_LEAST : 0)) {
+  while (free_count <= (reuses_handles_late() ? FREE_LEAST : 0)) {
     union slot *chunk = calloc(CHUNK_SLOTS, sizeof *chunk);
     if (chunk == NULL) break;
     for (size_t i = 0; i < CHUNK_SLOTS; i++) append_free_slot(&chunk[i]);
@@ -67,7 +67,7 @@ void *vd_object_new(enum vd_magic magic) {
 void vd_object_free(void *object) {
   union slot *slot = object;
   slot->free.magic_of_free = VD_FREE_OBJECT;
-  if (late_handles())
+  if (reuses_handles_late())
     append_free_slot(slot);
   else
     prepend_free_slot(slot);

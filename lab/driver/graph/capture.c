@@ -275,7 +275,7 @@ static void mark(const struct vd_nodes *tail, struct vd_graph *graph) {
 }
 
 /* Returns whether the origin stream does not wait for some of these nodes; see mark(). */
-static bool has_unjoined_node(const struct vd_nodes *tail) {
+static bool has_node_unknown_to_origin(const struct vd_nodes *tail) {
   bool any = false;
   for (size_t i = 0; i < tail->count; i++) any |= tail->nodes[i]->colour == 0;
   return any;
@@ -289,11 +289,11 @@ static bool detach(struct vd_capture *capture) {
   mark(&capture->origin->tail, capture->graph);
   for (struct vd_stream *s = vd_streams.first; s != NULL; s = s->next) {
     if (s->capture != capture) continue;
-    unjoined |= has_unjoined_node(&s->tail);
+    unjoined |= has_node_unknown_to_origin(&s->tail);
     s->capture = NULL;
     vd_tail_empty(&s->tail);
   }
-  unjoined |= has_unjoined_node(&capture->left);
+  unjoined |= has_node_unknown_to_origin(&capture->left);
   struct vd_capture **link = &vd_captures;
   while (*link != capture) link = &(*link)->next;
   *link = capture->next;

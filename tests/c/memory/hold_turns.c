@@ -68,7 +68,7 @@ static void a_hold_during_a_drain_leaves_the_drain_its_time(void) {
   CHECK(pump_drain_lasts());
   now_ns++;
   CHECK(!pump_drain_lasts() && pump_hold_lasts(3));
-  pump_drain_launch_queues(); /* for a smaller budget */
+  pump_drain_launch_queues(); /* begins a new drain, as a smaller budget does */
   CHECK(pump_drain_lasts());
 }
 

@@ -81,8 +81,7 @@ class Scene:
     def hold_requests(
         self, now: float, *clients: ClientState
     ) -> list[tuple[int | None, int | None, int]]:
-        """Runs due rounds, in which workers report `clients`; returns the requests to hold
-        launches."""
+        """Runs due rounds in which workers report `clients`; returns the launch-hold requests."""
         self.holds.clear()
         self.holder.on_time(now)
         while self.answers:
