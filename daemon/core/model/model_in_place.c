@@ -245,7 +245,7 @@ static void consider(struct pump_model *m, const struct in_place_op *op) {
   uint64_t run_ns = m->timing->now_ns - m->in_place.begun_ns;
   if (range->in_place.large < LARGE_LEAST) range->in_place.large++;
   if (range->in_place.large < LARGE_LEAST || m->in_place.changing != 0 ||
-      m->in_place.on_trial != 0 || reads == UINT64_MAX ||
+      m->in_place.on_trial != 0 || reads == UINT64_MAX || (reads != 0 && cost_ns == 0) ||
       (reads != 0 && (m->in_place.trials_ns + cost_ns) * TRIALS_PART > run_ns) ||
       !is_suitable(m, range))
     return;
@@ -262,6 +262,7 @@ static void judge(struct pump_model *m, const struct in_place_op *op) {
   int64_t missing = missing_blocks(m, &op->run);
   uint64_t migrate_ns = arrival_ns(m, range->device, missing);
   if (m->in_place.mode != PUMP_IN_PLACE_AUTO || !is_much(range, missing) ||
+      migrate_ns == 0 ||
       op->seen_ns < range->in_place.since_ns + op->elapsed_ns + SEEN_LATE_NS)
     return;
   bool slower = op->elapsed_ns > migrate_ns;

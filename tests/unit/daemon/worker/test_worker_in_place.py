@@ -26,9 +26,9 @@ class Program:
     """A table of twice the budget, read by one launch after another. `refuses`: executors cannot
     set the advice."""
 
-    def __init__(self, placement: str, *, refuses: bool = False) -> None:
+    def __init__(self, placement: str, *, refuses: bool = False, policy: str = "window") -> None:
         self.client = FakeClient(BUDGET)
-        self.worker = Worker(self.client.mapping, by_name("window"), placement=placement)
+        self.worker = Worker(self.client.mapping, by_name(policy), placement=placement)
         self.refuses = refuses
         self.advice: list[tuple[int, int]] = []
         """Advice and number of blocks, in order."""
@@ -95,8 +95,8 @@ def after(seconds: float, program: Program) -> Any:
 def programs() -> Any:
     made: list[Program] = []
 
-    def make(placement: str, *, refuses: bool = False) -> Program:
-        made.append(Program(placement, refuses=refuses))
+    def make(placement: str, **more: Any) -> Program:
+        made.append(Program(placement, **more))
         return made[-1]
 
     yield make
@@ -230,3 +230,9 @@ def test_ranges_with_memory_that_was_never_touched_are_not_advised(programs: Any
     for _ in range(6):
         program.launch()
     assert program.advice, "now it is touched"
+
+
+def test_without_a_measured_arrival_nothing_is_tried(programs: Any) -> None:
+    program = programs("auto", policy="demand")
+    after(TABLE * BLOCK_S, program)
+    assert not program.advice
