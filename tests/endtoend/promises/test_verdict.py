@@ -71,7 +71,7 @@ def test_a_process_that_ends_before_its_first_launch_is_not_told_of_interception
 
 
 def test_a_job_that_thrashes_beyond_help_is_told_so(job: Job) -> None:
-    options = ("--buffers=24", "--mib=4", "--steps=1200")
+    options = ("--buffers=24", "--mib=8", "--steps=600")
     done = job.run(*options, memory_mib=8, mode="timing")
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith(" the budget: this job thrashes\n")
