@@ -206,7 +206,8 @@ void model_in_place_issued(struct pump_model *m, const struct pump_operation *is
                              .function = issued->function,
                              .slot = slot,
                              .generation = range->generation,
-                             .run = runs[i]};
+                             .run = runs[i],
+                             .migrate_ns = arrival_ns(m, range->device, missing)};
   }
 }
 
@@ -239,9 +240,8 @@ static void remember(struct pump_model *m, uint64_t function, bool dense) {
 /* Asks for the operation's range if it is a reason, and a trial may cost its time. */
 static void consider(struct pump_model *m, const struct in_place_op *op) {
   struct range *range = &m->ranges.all[op->slot];
-  uint64_t migrate_ns = arrival_ns(m, range->device, missing_blocks(m, &op->run));
   uint64_t reads = m->in_place.mode == PUMP_IN_PLACE_AUTO ? reads_of(m, op->function) : 0;
-  uint64_t cost_ns = reads * migrate_ns;
+  uint64_t cost_ns = reads * op->migrate_ns;
   uint64_t run_ns = m->timing->now_ns - m->in_place.begun_ns;
   if (range->in_place.large < LARGE_LEAST) range->in_place.large++;
   if (range->in_place.large < LARGE_LEAST || m->in_place.changing != 0 ||

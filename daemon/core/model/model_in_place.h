@@ -20,6 +20,7 @@ struct in_place {
     uint64_t seq, function;
     uint32_t slot, generation; /* of the range of which it lacks most when issued */
     struct model_run run;      /* blocks of that range that it reaches */
+    uint64_t migrate_ns;       /* least time in which what it lacked when issued arrives */
     uint64_t elapsed_ns;       /* 0: not measured yet */
     uint64_t seen_ns;          /* when its end was seen */
     bool retired;

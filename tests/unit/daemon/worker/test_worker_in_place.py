@@ -63,7 +63,10 @@ class Program:
     def launch(self, function: int = GATHER, elapsed_s: float = SLOW_S) -> None:
         """Launches a kernel on the table, executes it and reports its time."""
         time.sleep(0.005)  # operations that began before the advice prove nothing
-        seq = self.client.launch([self.table], function=function)
+        self.finish(self.client.launch([self.table], function=function), elapsed_s)
+
+    def finish(self, seq: int, elapsed_s: float) -> None:
+        """Executes an operation and reports its time."""
         self.run(seq)
         self.client.push(
             lib.PUMP_EVENT_TIMED,
@@ -236,3 +239,21 @@ def test_without_a_measured_arrival_nothing_is_tried(programs: Any) -> None:
     program = programs("auto", policy="demand")
     after(TABLE * BLOCK_S, program)
     assert not program.advice
+
+
+def test_an_operation_whose_memory_had_arrived_proves_nothing(programs: Any) -> None:
+    """It lacked memory when it was issued, and found it on the GPU."""
+    program = programs("auto")
+    client, bytes_ = program.client, (BUDGET - 4) * BLOCK
+    table, other = (client.alloc(BUDGET - 4) for _ in range(2))
+    while not program.in_place_bytes:
+        program.run(client.launch([other], function=DENSE))
+        first, second = (client.launch([table], function=GATHER) for _ in range(2))
+        program.finish(first, SLOW_S)
+        time.sleep(0.005)  # it begins after the advice
+        program.finish(second, FAST_S)
+    assert program.in_place_bytes == bytes_
+    program.run(client.launch([other], function=DENSE))
+    time.sleep(0.005)
+    program.finish(client.launch([table], function=GATHER), SLOW_S)
+    assert not program.in_place_bytes, "one slow operation ends a trial"
