@@ -8,29 +8,13 @@ import random
 from pathlib import Path
 from typing import Any
 
-import layers_job
 import pumpds
 import pytest
-from jobs import MIB, Job, host_kernels
+from jobs import MIB, Job
+from layers import check_end, report_of
 
 WRITES = 0.0, 0.02, 0.2, 1.0
 SEEDS, LONG_SEEDS = 6, 1000
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return host_kernels("layers_kernels.c", tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture
-def layers(kernels: Path, tmp_path: Path) -> Job:
-    return Job(kernels, tmp_path, "layers_job.py")
-
-
-def report_of(job: Job) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(job.report.read_text())
-    assert report["violations"] == 0, report["violations_by_check"]
-    return report
 
 
 SLOW = ("--virtual-set", "kernels.default_gbps=8", "--virtual-set", "copies=modelled")
@@ -103,16 +87,7 @@ def guessed(layers: Job, seed: int) -> None:
     env["PUMP_DUPLICATES"] = "on"
     run = ("--policy", "window")
     process = layers.start(*words, memory_mib=dice.choice((24, 48)), run=run, env=env)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "running\n"
-    if dice.random() < 0.3:
-        pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers), 1)
-        for worker in pumpds.of_job(process.pid).workers:
-            pumpds.kill(worker)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert out.split("\n")[0] == layers_job.expected(layers_job.parse(words)), err
-    report_of(layers)
+    check_end(layers, process, words, dice)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -9,27 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import layers_job
-import pumpds
 import pytest
 from host_build import build
-from jobs import Job, host_kernels, pump_run
+from jobs import Job, pump_run
+from layers import check_end
 from places import ROOT
 
 TABLE_MIB, MEMORY_MIB = 256, 128
 SEEDS, LONG_SEEDS = 4, 1000
 SHORT, LONG = 60, 300
 """Iterations. In LONG ones, even a busy machine tries the table."""
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return host_kernels("layers_kernels.c", tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture
-def layers(kernels: Path, tmp_path: Path) -> Job:
-    return Job(kernels, tmp_path, "layers_job.py")
 
 
 def table(
@@ -91,17 +80,7 @@ def guessed(layers: Job, seed: int) -> None:
     env = {"PUMP_VIRTUAL_FAIL": failures} if failures else {}
     run = ("--placement", dice.choice(("auto", "remote", "remote")), "--policy", "window")
     process = layers.start(*words, memory_mib=dice.choice((80, 144)), run=run, env=env)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "running\n"
-    if dice.random() < 0.3:
-        pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers), 1)
-        for worker in pumpds.of_job(process.pid).workers:
-            pumpds.kill(worker)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert out.split("\n")[0] == layers_job.expected(layers_job.parse(words)), err
-    report = json.loads(layers.report.read_text())
-    assert report["violations"] == 0, report["violations_by_check"]
+    check_end(layers, process, words, dice)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
