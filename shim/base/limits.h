@@ -109,10 +109,12 @@
 #define PUMP_COLLECT_NS 100000000u
 /* Waits of the exit for the executors [guessed]. */
 #define PUMP_EXIT_NS 1000000000u
-/* A recorded program waits for pumpd's answer, then for its worker; at its end it waits
- * until all events are read [guessed]. */
+/* A recorded program waits for pumpd's answer, then for its worker [guessed]. */
 #define PUMP_RECORDER_NS 2000000000u
 #define PUMP_RECORDER_MOST_NS 4000000000u
+/* Waits of the exit until the worker has read all events: usually, and for the end of a
+ * recording [guessed]. */
+#define PUMP_FINAL_NS 500000000u
 #define PUMP_RECORDED_NS 3000000000u
 
 /* ---- the connection ------------------------------------------------------------ */

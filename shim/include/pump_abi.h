@@ -91,7 +91,7 @@
 /* cffi: begin */
 #define PUMP_ABI_MAGIC 0x314d4853504d5550
 #define PUMP_HELLO_MAGIC 0x4f4c4c45484d5550
-#define PUMP_ABI_VERSION 13
+#define PUMP_ABI_VERSION 14
 
 /* Bounds; powers of two if positions are masked by them. */
 #define PUMP_BLOCK_BYTES 2097152
@@ -445,7 +445,7 @@ struct pump_worker_counters {
   uint64_t recording_error;  /* errno that ended the recording early; 0: none */
   uint64_t predicted;        /* operations that were predicted, with their blocks */
   uint64_t predictions_lost; /* times that predictions were dropped */
-  uint64_t recording_ended;  /* 1: the file is complete, or has a recording_error */
+  uint64_t figures_final;    /* 1: so are these counters, and the recording has ended */
   /* Time that the GPU waited for memory and the program lost (docs/guides/why.md) */
   uint64_t lost_ns;
   uint64_t lost_least_ns;

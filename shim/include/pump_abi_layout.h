@@ -203,7 +203,7 @@ PUMP_ASSERT_OFFSET(pump_worker_counters, ops_larger, 104);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recorded_file, 112);
 PUMP_ASSERT_OFFSET(pump_worker_counters, recording_error, 120);
 PUMP_ASSERT_OFFSET(pump_worker_counters, predicted, 128);
-PUMP_ASSERT_OFFSET(pump_worker_counters, recording_ended, 144);
+PUMP_ASSERT_OFFSET(pump_worker_counters, figures_final, 144);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_ns, 152);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_least_ns, 160);
 PUMP_ASSERT_OFFSET(pump_worker_counters, lost_most_ns, 168);

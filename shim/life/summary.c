@@ -138,7 +138,7 @@ static void recording_print(void) {
     pump_say("the recording to %s%s stopped early: %s", PUMP_QUOTED(file), suffix,
              error == EBUSY ? "another job records to this file"
                             : strerror(error < 4096 ? (int)error : EIO));
-  else if (PUMP_LOAD(&worker->recording_ended) == 0)
+  else if (PUMP_LOAD(&worker->figures_final) == 0)
     pump_say(
         "the recording to %s%s is not complete yet; check it with: pump trace info FILE",
         PUMP_QUOTED(file), suffix);

@@ -77,7 +77,7 @@ static const struct field worker_fields[] = {
     WORKER(recording_error),
     WORKER(predicted),
     WORKER(predictions_lost),
-    WORKER(recording_ended),
+    WORKER(figures_final),
     WORKER(lost_ns),
     WORKER(lost_least_ns),
     WORKER(lost_most_ns),

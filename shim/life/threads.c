@@ -20,16 +20,17 @@
 static pid_t owner;
 static bool registered; /* exit handlers are inherited by fork */
 
-/* Waits until the worker knows whether the disk has taken all of the recording: the
- * worker reports it once it sees that this process exits. Waits at most PUMP_RECORDED_NS,
- * and not for a worker that is gone. */
-static void wait_until_recording_is_on_disk(void) {
+/* Waits until the worker's figures are final: it has seen that this process exits, has
+ * read all events, and knows whether the disk has taken all of a recording. Does not wait
+ * if no operation was reported, as in a job that fits, nor for a worker that is gone. */
+static void wait_until_figures_are_final(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   const struct pump_worker_counters *worker = &pump_shm->worker_counters;
-  uint64_t until_ns = pump_now_ns() + PUMP_RECORDED_NS;
-  while (PUMP_LOAD(&worker->recorded_file) != 0 &&
-         PUMP_LOAD(&worker->recording_error) == 0 &&
-         PUMP_LOAD_ACQUIRE(&worker->recording_ended) == 0 &&
+  bool recorded =
+      PUMP_LOAD(&worker->recorded_file) != 0 && PUMP_LOAD(&worker->recording_error) == 0;
+  if (!recorded && PUMP_LOAD(&pump_shm->shim_counters.operations) == 0) return;
+  uint64_t until_ns = pump_now_ns() + (recorded ? PUMP_RECORDED_NS : PUMP_FINAL_NS);
+  while (PUMP_LOAD_ACQUIRE(&worker->figures_final) == 0 &&
          PUMP_LOAD(&pump_shm->shim_counters.attaches) > pump_link_losses() &&
          pump_now_ns() < until_ns)
     nanosleep(&pause, NULL);
@@ -44,7 +45,7 @@ static void threads_end(int status, void *nothing) {
   pump_worker_notify();
   pump_gates_stop();
   pump_executors_stop(pump_now_ns() + PUMP_EXIT_NS);
-  if (PUMP_LOAD(&pump_shm->header.recording) != 0) wait_until_recording_is_on_disk();
+  wait_until_figures_are_final();
   pump_link_stop();
   pump_claims_leave();
   pump_log_write_deferred();
@@ -57,8 +58,7 @@ static void threads_end(int status, void *nothing) {
 /* Waits in the first cuInit of a recorded job, so that even the first operation and short
  * programs are recorded. Waits for pumpd's answer, at most PUMP_RECORDER_NS and not if
  * nothing listens. Then waits until the worker records, at most PUMP_RECORDER_MOST_NS in
- * all. Except here and at the end of a recording, no thread of the job ever waits for
- * pumpd. */
+ * all. Except here and in its exit, no thread of the job ever waits for pumpd. */
 static void wait_until_worker_records(void) {
   const struct timespec pause = {.tv_nsec = 200000};
   uint64_t begin_ns = pump_now_ns();

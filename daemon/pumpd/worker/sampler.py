@@ -2,9 +2,6 @@
 
 Unchanged values are not written. When values change, the earlier values are first written again
 with the last time when they were valid, so that lines drawn between samples are correct.
-
-The client counts its allocations itself, and the model follows by the events that the worker has
-read. So a sample waits until all are read, for SAMPLE_NS at most.
 """
 
 from __future__ import annotations
@@ -40,8 +37,7 @@ class Sampler:
         """`client_pid`: 0 if the client's threads are not visible."""
         self._recorder = recorder
         self._delays = RunDelay(client_pid)
-        self._mapping = mapping
-        self._shm = mapping.shm
+        self._shim = mapping.shm.shim_counters
         self._model = model
         self._written: list[tuple[int, ...]] = []
         self._taken_ns = 0
@@ -49,9 +45,8 @@ class Sampler:
         """When the last written values were last found unchanged; 0: not since then."""
 
     def tick(self, now_ns: int) -> None:
-        """Takes a sample, unless the last one was taken within SAMPLE_NS or events are unread."""
-        since_ns = now_ns - self._taken_ns
-        if since_ns >= SAMPLE_NS and (since_ns >= 2 * SAMPLE_NS or not self._mapping.backlog()):
+        """Takes a sample, unless the last one was taken within SAMPLE_NS."""
+        if now_ns - self._taken_ns >= SAMPLE_NS:
             self.take(now_ns)
 
     def take(self, now_ns: int, *, last: bool = False) -> None:
@@ -73,16 +68,19 @@ class Sampler:
 
     def _device(self, index: int) -> tuple[int, ...]:
         """Returns a sample without its time."""
-        tally, shim = self._model.tally(index), self._shm.shim_counters
+        tally, shim = self._model.tally(index), self._shim
         there = [int(count) * BLOCK_BYTES for count in self._model.counts(index)]
+        resident = there[RESIDENT] + there[MAYBE_EVICTED]
+        leaving, on_host = there[LEAVING] + there[DISCARDING], there[HOST] + there[ABSENT]
         return (
             index,
-            self._shm.devices[index].allocated_bytes,
-            there[RESIDENT] + there[MAYBE_EVICTED],
+            # By the model and not by the client's count: events may be unread.
+            resident + there[ARRIVING] + leaving + on_host,
+            resident,
             there[MAYBE_EVICTED],
             there[ARRIVING],
-            there[LEAVING] + there[DISCARDING],
-            there[HOST] + there[ABSENT],
+            leaving,
+            on_host,
             *(tally.blocks, tally.hit, tally.late, tally.unseen, tally.no_room),
             *(shim.moved_to_gpu_bytes, shim.moved_to_host_bytes),
             self._model.totals().window_depth,

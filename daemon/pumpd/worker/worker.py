@@ -61,7 +61,7 @@ FAR_BEHIND: Final = lib.PUMP_EVENT_SLOTS * 3 // 4
 """Largest backlog, in records, before the worker skips to the newest record."""
 
 LAST_READS: Final = 4
-"""Reads of the ring at the end of a recorded client; together they exceed its capacity."""
+"""Reads of the ring at the end of a client; together they exceed its capacity."""
 
 LAST_ENDS_NS: Final = 200_000_000
 """Longest wait for a recorded client's slices that are still in the driver."""
@@ -275,15 +275,11 @@ class Worker:
         self.mapping.ask_again()
         self._stale = True
 
-    def finish_recording(self) -> None:
-        """Reads the rest of the ring, closes the recording, and notifies the client, which waits
-        for this if it can. Keeps no file of a process that only searched for GPUs, as launchers
-        do."""
+    def _finish_recording(self) -> None:
+        """Closes the recording. Keeps no file of a process that only searched for GPUs, as
+        launchers do."""
         if self.recorder is None:
             return
-        for _ in range(LAST_READS):
-            if waiting := self.mapping.backlog():
-                self._read_events(waiting)
         self._follow_last()
         if self._sampler:
             self._sampler.take(lib.pump_core_now_ns(), last=True)
@@ -291,16 +287,18 @@ class Worker:
         self._time_lost.publish()
         self.recorder.close(self._last_facts(), keep=not self.recorder.empty)
         self.counters.recording_error = self.recorder.error
-        self.counters.recording_ended = 1
         self.recorder = self._sampler = None
 
     def last_figures(self) -> None:
-        """Publishes the final numbers; an exiting client may print them in its last line."""
-        self.finish_recording()
-        self._read_events(self.mapping.backlog())
+        """Reads the rest of the ring and publishes the final numbers. An exiting client waits for
+        them if it can, and prints them in its last line."""
+        for _ in range(LAST_READS):
+            self._read_events(self.mapping.backlog())
+        self._finish_recording()
         self.mapping.follow(self.model.raw)
         self.publish()
         self._time_lost.publish()
+        self.counters.figures_final = 1
 
     def finish_learning(self) -> None:
         """Saves the learned patterns for the program's next run."""

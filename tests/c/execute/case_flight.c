@@ -277,8 +277,8 @@ SCENARIO(threads_come_when_measured_latencies_ask_for_them_and_rest_afterwards) 
   uint32_t slot = begin_with_range(64);
   struct pump_direction *out = direction_of(PUMP_TO_HOST);
   CHECK(out->started == 3);
-  PUMP_STORE(&fake.prefetch_us, 200); /* no link: each thread brings its share */
-  uint64_t until_ns = pump_now_ns() + 20000000000u;
+  PUMP_STORE(&fake.prefetch_us, 500); /* no link: each thread brings its share */
+  uint64_t until_ns = pump_now_ns() + 45000000000u;
   for (uint64_t i = 0; PUMP_LOAD(&out->wanted) < 4; i++) {
     CHECK(pump_now_ns() < until_ns);
     while (worker_submit(0, PUMP_TO_HOST, harness_slice(slot, i++ % 64, 1))) {

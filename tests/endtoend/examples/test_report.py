@@ -122,8 +122,7 @@ def test_the_parts_of_a_report_agree_with_each_other(run: Run) -> None:
     for at in range(len(series["seconds"])):
         places = ("sure", "maybe_evicted", "arriving", "leaving", "host")
         whole = sum(series[f"{place}_bytes"][at] for place in places)
-        # Ranges are freed one by one while a sample is taken.
-        assert abs(whole - series["allocated_bytes"][at]) <= 32 * MIB
+        assert whole == series["allocated_bytes"][at]
     misses = device["blocks_late"] + device["blocks_unseen"] + device["blocks_no_room"]
     assert device["blocks_used"] == device["blocks_hit"] + misses
     shared = sum(kernel["estimated_missed_blocks"] for kernel in told["kernel_list"])

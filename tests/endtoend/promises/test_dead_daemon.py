@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import signal
 import subprocess
+from pathlib import Path
 
 import pumpds
 import pytest
 from job import expected
 from jobs import BIN, Job
+
+from pump.wire.abi import lib
 
 SHAPE = {"buffers": 24, "mib": 4, "steps": 35, "seed": 5}
 ROUNDS = 20
@@ -117,8 +122,6 @@ def test_nothing_of_pumpd_outlives_the_job(job: Job) -> None:
 
 @pytest.mark.parametrize("policy", ["window", "planned"])
 def test_a_stopped_worker_does_not_stop_the_job(job: Job, right: str, policy: str) -> None:
-    import signal
-
     process = job.start(*WORDS, "--sleep-ms=1", run=("--policy", policy))
     assert process.stdout is not None and process.stdout.readline().strip() == "running"
     assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
@@ -128,3 +131,24 @@ def test_a_stopped_worker_does_not_stop_the_job(job: Job, right: str, policy: st
         assert finish(process) == [right]
     finally:
         os.kill(worker, signal.SIGCONT)
+
+
+def test_the_last_line_waits_for_operations_that_a_late_worker_has_not_read(
+    job: Job, tmp_path: Path
+) -> None:
+    figures = tmp_path / "summary.json"
+    process = job.start("--steps=100", "--sleep-ms=3", env={"PUMP_SUMMARY": str(figures)})
+    assert process.stdout is not None and process.stdout.readline().strip() == "running"
+    assert pumpds.wait_for(lambda: bool(pumpds.of_job(process.pid).workers))
+    worker = pumpds.of_job(process.pid).workers[0]
+    with pumpds.mapping_of(worker) as mapping:
+        assert pumpds.wait_for(lambda: mapping.shm.shim_counters.operations > 10)
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            state = mapping.shm.header
+            assert pumpds.wait_for(lambda: state.client_state == lib.PUMP_CLIENT_EXITING)
+        finally:
+            os.kill(worker, signal.SIGCONT)
+    finish(process)
+    told = json.loads(figures.read_text())
+    assert told["worker"]["operations"] == told["shim"]["operations"] > 100

@@ -48,7 +48,7 @@ def test_samples_follow_memory_and_an_idle_program_adds_none(tmp_path: Path) -> 
     assert [(sample.time_ns - now) // SAMPLE_NS for sample in told] == [0, 1, 99, 100]
 
 
-def test_a_sample_waits_for_unread_allocations_but_not_for_ever(tmp_path: Path) -> None:
+def test_a_sample_agrees_with_itself_while_allocations_are_unread(tmp_path: Path) -> None:
     client = FakeClient(8)
     try:
         recorder = Recorder(str(tmp_path / "t"), {})
@@ -57,22 +57,16 @@ def test_a_sample_waits_for_unread_allocations_but_not_for_ever(tmp_path: Path) 
         now = 1_000_000_000
         client.alloc(3)
         worker.tick()
-        sampler.tick(now)
         client.alloc(2)
-        sampler.tick(now + SAMPLE_NS)  # unread
+        sampler.take(now)
         worker.tick()
-        sampler.tick(now + SAMPLE_NS + 1)
-        client.alloc(1)
-        sampler.tick(now + 3 * SAMPLE_NS + 1)  # unread for too long
-        worker.tick()
-        sampler.tick(now + 4 * SAMPLE_NS + 1)
+        sampler.take(now + SAMPLE_NS)
         recorder.close()
     finally:
         client.close()
     told = samples(tmp_path / "t")
-    blocks = [(sample.resident_bytes + sample.host_bytes) // BLOCK for sample in told]
-    assert [(sample.time_ns - now) // SAMPLE_NS for sample in told] == [0, 1, 3, 4]
-    assert blocks == [3, 5, 5, 6]
+    assert [sample.allocated_bytes for sample in told] == [3 * BLOCK, 5 * BLOCK]
+    assert [sample.resident_bytes + sample.host_bytes for sample in told] == [3 * BLOCK, 5 * BLOCK]
 
 
 def test_a_worker_that_tells_how_it_is_between_ticks_samples_all_the_same(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_each_slice_that_has_ended_is_a_row(client: FakeClient, tmp_path: Path) 
     worker = Worker(client.mapping, by_name("window"), Recorder(str(tmp_path / "t"), {}))
     before_ns = lib.pump_core_now_ns()
     expected = moved(client, worker)
-    worker.finish_recording()
+    worker.last_figures()
     rows = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Transfer)]
     kept = [(row.direction, row.slot, row.offset_bytes, row.length_bytes) for row in rows]
     assert sorted(kept) == sorted(expected)
@@ -127,7 +127,7 @@ def test_a_client_that_fits_is_recorded_and_neither_scheduled_nor_learned(
     iterate()
     totals = worker.model.totals()
     assert totals.schedules > 0 < totals.predicted
-    worker.finish_recording()
+    worker.last_figures()
     operations = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Operation)]
     assert len(operations) == 120
 
@@ -142,7 +142,7 @@ def test_slices_that_find_no_place_are_counted_as_lost(
     lost = len(moved(client, worker)) - 3
     assert recorder.hops.slices.lost == lost
     recorder.hops.slices.direction[0:places] = [0] * places
-    worker.finish_recording()
+    worker.last_figures()
     (row,) = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Lost)]
     assert (row.reason, row.events) == (form.LOST_RECORDER, lost)
 
@@ -161,7 +161,7 @@ def test_a_client_that_says_nonsense_gets_a_recording_that_can_be_read(
     ending.waited_us = ending.link_us = 2**32 - 1
     ending.ticket = command.ticket
     worker.tick()
-    worker.finish_recording()
+    worker.last_figures()
     row = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Transfer)][-1]
     assert (row.time_ns, row.result, row.waited_us, row.seen_us) == (2**64 - 1, 255, 2**32 - 1, 0)
 
@@ -179,7 +179,7 @@ def test_the_oldest_event_of_a_read_says_how_long_it_had_waited(
             lib.pump_core_now_ns() - waited_ns
         )
         worker.tick()  # a second wait within one millisecond need not be noted
-    worker.finish_recording()
+    worker.last_figures()
     reads = [row for row in recorded(tmp_path / "t") if isinstance(row, rec.Read)]
     assert reads and reads[0].waited_us >= 5000
 
