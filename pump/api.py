@@ -57,6 +57,8 @@ class Summary:
             )
         moved = done["moved_to_gpu_bytes"] // MIB, done["moved_to_host_bytes"] // MIB
         parts.append(f"moved {moved[0]} MiB to the GPU, {moved[1]} MiB back")
+        if in_place := done["in_place_bytes_peak"] // MIB:
+            parts.append(f"read up to {in_place} MiB in place on the host")
         if used := done["blocks_used"]:
             parts.append(f"{100 * done['blocks_hit'] / used:.1f} % of {used} block uses found it")
         return "pump: " + "; ".join(parts)

@@ -55,6 +55,7 @@ def report(path: str) -> Report:
         **found,
         "time_lost": estimate_of(reader.end),
         "turns_waited_seconds": _seconds_of(reader.end, form.HELD_TIME),
+        "in_place_bytes_peak": _count_of(reader.end, form.IN_PLACE_PEAK),
     }
 
 
@@ -72,8 +73,14 @@ def estimate_of(end: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 def _seconds_of(end: Mapping[str, Any] | None, key: str) -> float | None:
     """Returns a time in the end of a recording, in seconds; None if it is not recorded."""
+    value = _count_of(end, key)
+    return None if value is None else value / 1e9
+
+
+def _count_of(end: Mapping[str, Any] | None, key: str) -> int | None:
+    """Returns a number in the end of a recording; None if it is not recorded."""
     value = (end or {}).get(key)
-    return value / 1e9 if isinstance(value, int) and 0 <= value < 1 << 63 else None
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
 
 
 class _Gathered:

@@ -279,7 +279,7 @@ def _kernels(report: dict[str, Any]) -> list[str]:
 
 
 def _run(report: dict[str, Any]) -> list[str]:
-    turns = waited_for_turns(report)
+    turns, in_place = waited_for_turns(report), report["in_place_bytes_peak"]
     lost = ", ".join(f"{count:,} events ({reason})" for reason, count in report["lost"].items())
     rows = {
         "recording": f"{plain(report['file'], 200)} ({report['state']})",
@@ -293,6 +293,7 @@ def _run(report: dict[str, Any]) -> list[str]:
         **({"waits for turns": turns} if turns else {}),
         "prefetched": f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
         f"{size(report['moved_to_host_bytes'])} to the host",
+        **({"read in place": f"{size(in_place)} of allocations on the host"} if in_place else {}),
         **({"lost events": lost} if lost else {}),
     }
     for device in report["devices"]:

@@ -16,7 +16,7 @@ LABEL = 13
 
 def text(report: dict[str, Any]) -> str:
     """Returns the report of pump.report.gather for a terminal."""
-    turns = waited_for_turns(report)
+    turns, in_place = waited_for_turns(report), report["in_place_bytes_peak"]
     lines = [time_lost(report), *_wrapped_item("command", command(report["command"])), ""]
     for item in advise(report):
         lines += _wrapped_item(item.key, f"{item.found} {item.advice}")
@@ -30,6 +30,8 @@ def text(report: dict[str, Any]) -> str:
         ("operations", f"{report['operations']:,}"),
         ("prefetched", f"{size(report['moved_to_gpu_bytes'])} to the GPU, "
                        f"{size(report['moved_to_host_bytes'])} to the host"),
+        *([("in place", f"kernels read up to {size(in_place)} of allocations on the host")]
+          if in_place else []),
     ]  # fmt: skip
     for device in report["devices"]:
         facts += _device(device)

@@ -78,6 +78,8 @@ DELAYED_TIME: Final = "lost_delayed_ns"
 """Key of the END chunk: the part of the time lost in which the program waited for a CPU core."""
 HELD_TIME: Final = "held_ns"
 """Key of the END chunk: the time that the client's threads waited for turns on a GPU."""
+IN_PLACE_PEAK: Final = "in_place_bytes_peak"
+"""Key of the END chunk: the most bytes of allocations that kernels read in place on the host."""
 
 # Groups of threads in a THREADS row. In the client: executors, which move memory to the GPU and to
 # the host; the marker thread, which polls progress; the link thread, which connects to pumpd; the

@@ -14,7 +14,8 @@
  * time: the verdict on its function saves trials of others.
  *
  * All trials together may cost TRIALS_PART of the run's time. A kernel of unknown kind is
- * assumed to read its memory READS times, one whose name tells of a gather once.
+ * assumed to read its memory READS times, one whose name tells of a gather once. Time lost
+ * beyond that in slower operations counts too, so the next trial comes later.
  */
 #include "model_state.h"
 #include "pump_assert.h"
@@ -266,6 +267,7 @@ static void judge(struct pump_model *m, const struct in_place_op *op) {
       op->seen_ns < range->in_place.since_ns + op->elapsed_ns + SEEN_LATE_NS)
     return;
   bool slower = op->elapsed_ns > migrate_ns;
+  if (slower) m->in_place.trials_ns += op->elapsed_ns - migrate_ns;
   range->in_place.slower = slower ? (uint8_t)(range->in_place.slower + 1) : 0;
   if (range->in_place.state == IN_PLACE_KEPT) {
     if (range->in_place.slower >= SLOWER_LEAST) end(m, op->slot);

@@ -69,7 +69,7 @@ LAST_ENDS_NS: Final = 200_000_000
 COUNTS: Final = ("ticks", "resyncs", "catch_ups", "miss_unseen", "miss_no_room", "miss_policy")
 TOTALS: Final = (
     *("operations", "predicted", "predictions_lost", "operations_hit", "schedules"),
-    "in_place_bytes_peak",
+    trace.IN_PLACE_PEAK,
 )
 TALLIES: Final = ("blocks", "hit", "late", "unseen", "no_room", "overshoot")
 
@@ -386,11 +386,11 @@ class Worker:
         counters.overshoot_bytes_peak = sums["overshoot"] * BLOCK_BYTES
 
     def _last_facts(self) -> dict[str, int]:
-        """Returns the time lost, and the waits for turns, for the end of a recording."""
-        counters = self.counters
-        names = (*trace.LOST_TIMES, trace.DELAYED_TIME)
-        lost = {name: int(getattr(counters, name)) for name in names}
-        return {**lost, trace.HELD_TIME: int(self.mapping.shm.shim_counters.held_ns)}
+        """Returns the time lost, the waits for turns, and what was read in place, for the end of a
+        recording."""
+        names = (*trace.LOST_TIMES, trace.DELAYED_TIME, trace.IN_PLACE_PEAK)
+        facts = {name: int(getattr(self.counters, name)) for name in names}
+        return {**facts, trace.HELD_TIME: int(self.mapping.shm.shim_counters.held_ns)}
 
     def _count_misses(self, unseen: int, no_room: int) -> None:
         """Counts the misses since the last call by cause. Under a policy that does not prefetch,

@@ -137,6 +137,8 @@ def _counts(row: live.Row) -> list[Text]:
         lines.append(
             _fact("predicted", f"{share(predicted, 1.0)} of operations; gave up {dropped}")
         )
+    if in_place := worker.get("in_place_bytes_peak", 0):
+        lines.append(_fact("in place", f"read up to {size(in_place)} of allocations on the host"))
     lines.append(_fact("running for", time_of(age_s(row.client.pid))))
     if (found_lost := live.lost(row)) is not None:
         least, most, of = (

@@ -155,6 +155,21 @@ def test_a_trial_waits_until_its_cost_is_a_small_part_of_the_run(programs: Any) 
     assert time.monotonic() - begun >= READS * least
 
 
+def test_what_a_wrong_trial_has_cost_delays_the_next_one(programs: Any) -> None:
+    program, costly_s = programs("auto"), 0.03
+    begun = time.monotonic()
+    while not program.advice:
+        program.launch()
+    while not program.advised(lib.PUMP_ADVICE_MIGRATE):
+        program.launch(elapsed_s=costly_s)
+    program.advice.clear()
+    program.table = program.client.alloc(TABLE)
+    while not program.advice:
+        program.launch()
+    lost_s = costly_s - TABLE * BLOCK_S
+    assert time.monotonic() - begun >= lost_s * TRIALS_PART
+
+
 def test_what_became_slower_twice_migrates_again_for_good(programs: Any) -> None:
     program = programs("auto")
     while not program.in_place_bytes:

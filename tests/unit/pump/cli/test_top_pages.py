@@ -193,9 +193,15 @@ def test_the_details_of_a_job_are_all_there() -> None:
             "predicted    80.0% of operations",
         ):
             assert wanted in shown, wanted
-        assert "lost" not in shown
+        assert "lost" not in shown and "in place" not in shown
     view.press("back")
     assert "JOB" in text(view)
+
+
+def test_the_details_name_memory_that_is_read_in_place() -> None:
+    view = view_of(poll(seen(7, turn=1, in_place_bytes_peak=12 << 30)))
+    view.press("enter")
+    assert "in place     read up to 12.0 GiB of allocations on the host" in text(view)
 
 
 def test_a_job_that_waits_for_its_turn_says_so() -> None:

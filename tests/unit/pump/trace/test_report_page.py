@@ -43,7 +43,7 @@ def made(device: dict[str, int] | None = None, **changes: Any) -> dict[str, Any]
         },
         **{"memsets": 0, "waited_seconds": 1.0, "synchronisations": 2, "host_gap_seconds": 0.1},
         **{"lost": {}, "job": {}, "sampled": True, "kernel_list": [], "top_extents": []},
-        **{"time_lost": None, "turns_waited_seconds": 0.0},
+        **{"time_lost": None, "turns_waited_seconds": 0.0, "in_place_bytes_peak": 0},
         **{"moved_to_gpu_bytes": 1, "moved_to_host_bytes": 1, "hops": Hops().result()},
         "operations_series": {"seconds": [0.0, 1.0], "executed": [0.0, 5.0]},
         "devices": [{**facts, **figures, "series": series}],
@@ -224,3 +224,11 @@ def test_waits_for_turns_are_shown_only_if_there_were_any() -> None:
     assert "waited 4.00 s for turns" in text(waited) and "waits for turns" in page(waited)
     for found in (made(), made(turns_waited_seconds=None)):
         assert "waited" not in text(found) and "waits for turns" not in page(found)
+
+
+def test_memory_that_kernels_read_in_place_is_shown_only_if_there_was_any() -> None:
+    there = made(in_place_bytes_peak=3 << 30)
+    assert "kernels read up to 3.0 GiB of allocations on the host" in text(there)
+    assert "3.0 GiB of allocations on the host" in page(there)
+    for found in (made(), made(in_place_bytes_peak=None)):
+        assert "in place" not in text(found) and "in place" not in page(found)
