@@ -14,6 +14,10 @@
  * [guessed]. */
 #define NEAR(ns) ((ns) + (ns) / 64)
 #define BEYOND(ns) ((ns) + (ns) / 16)
+/* Faults of samples that share a time must differ by 1 / FAULTS_DIFFER: if stalls that
+ * much apart changed the time by less than NEAR, all stalls are an eighth of it
+ * [derived]. */
+#define FAULTS_DIFFER 8u
 
 /* Finds an entry of a table with TIMING_KEYS entries, which begin with their keys; 0 marks
  * an unused one. Returns NULL if it is missing, or if too many keys collide. */
@@ -72,10 +76,11 @@ static uint32_t sorted(const struct timing_own *own, uint64_t *values) {
 
 /* Returns whether the shortest time is an own time. Stalls scatter, own times do not. If
  * several samples took the shortest time and few took slightly longer, they did not wait.
- * Samples with equal numbers of faults have equal stalls and prove nothing. */
+ * Samples with nearly equal numbers of faults have equal stalls and prove nothing. */
 static bool alike(const struct timing_own *own) {
   return own->near >= NEAR_LEAST && own->beyond <= own->near / NEAR_LEAST &&
-         (own->near_least == 0 || own->near_least != own->near_most);
+         (own->near_least == 0 ||
+          own->near_most - own->near_least > own->near_most / FAULTS_DIFFER);
 }
 
 /* Estimates the own time from the lower end of the clean samples. It may be less if they

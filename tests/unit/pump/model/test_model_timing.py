@@ -322,6 +322,19 @@ def test_the_shortest_time_of_several_is_their_own_though_none_found_its_blocks(
     assert run.lost.likely_ns / MS == pytest.approx(lost_ms, rel=0.1)
 
 
+def test_stalls_of_nearly_as_many_faults_are_no_own_time() -> None:
+    """Operations fault on 60 to 64 blocks each time, which takes nearly all of their time."""
+    run = made([Step(own_ms=own, timed=True) for own in (1.0, 0.02) for _ in range(16)])
+    blocks = run.script.alloc(2, 64)
+    run.script.execute(run.script.copy([(2, 0, 64)], time_ns=FIRST_NS))
+    run._slots[0.2] = 2
+    stalls = [16.0 + 0.25 * (n % 5) / 64 for n in range(100)]
+    for n, stall_ms in enumerate(stalls):
+        run.script.set_state(blocks[: 60 + n % 5], HOST)
+        run.step(Step(own_ms=0.2, others_ms=stall_ms, timed=n % 3 == 0, wait=n == 99))
+    assert run.lost.likely_ns / MS == pytest.approx(sum(stalls), rel=0.1)
+
+
 def test_the_shortest_time_of_several_is_certain_though_most_waited_unseen() -> None:
     """The model believes all blocks resident, except one block, once."""
     stalls = (0.0, 1.3, 2.9, 0.0, 2.1, 0.7, 4.1)
