@@ -1,9 +1,10 @@
 /* copy.c - hooks of copies and memsets: operations with exact extents.
  *
- * Asynchronous forms are recorded after their real call. Other forms may block until
- * earlier work is done, so they are recorded before the call. When a blocking copy to the
- * host returns, the copy and all earlier work on its stream have executed. The hooks for
- * copies of rows, boxes, batches and arrays are in copy_nd.c.
+ * Asynchronous forms are recorded after their real call. Other forms, and asynchronous
+ * copies into pageable memory, may block until earlier work is done, so they are recorded
+ * before the call. When a blocking copy to the host returns, the copy and all earlier work
+ * on its stream have executed. The hooks for copies of rows, boxes, batches and arrays are
+ * in copy_nd.c.
  */
 #include <errno.h>
 
@@ -11,12 +12,6 @@
 
 static uint64_t address_of(const void *pointer) {
   return (uint64_t)(uintptr_t)pointer;
-}
-
-static void copied(uint64_t to, uint64_t from, size_t bytes, struct pump_at at) {
-  struct pump_op op;
-  pump_copy_extents(&op, to, from, bytes);
-  pump_copy_report(&op, at);
 }
 
 static struct pump_token copying(uint64_t to, uint64_t from, size_t bytes,
@@ -38,6 +33,29 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
   errno = saved;
 }
 
+struct pump_token pump_copy_announce_wait(struct pump_op *op, uint64_t to,
+                                          struct pump_at at) {
+  unsigned int type = 0;
+  struct pump_token none = {0, 0, 0, 0};
+  bool known = to == 0 || op->count == 0 ||
+               pump_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                               to) != CUDA_ERROR_INVALID_VALUE;
+  return known ? none : pump_copy_begin(op, at);
+}
+
+void pump_copy_follow(struct pump_op *op, struct pump_token token, struct pump_at at) {
+  if (token.seq == 0) {
+    pump_copy_report(op, at);
+    return;
+  }
+  int saved = errno;
+  pump_op_issued(token, at);
+  pump_enter();
+  pump_event_sync(token.stream_index, token.seq, token.time_ns);
+  pump_leave();
+  errno = saved;
+}
+
 #define HOOK_COPY_BLOCKING(name, per_thread, after, parameters, arguments)                 \
   CUresult name parameters {                                                               \
     if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
@@ -49,13 +67,19 @@ void pump_copy_arrived(struct pump_token token, struct pump_at at) {
     return result;                                                                         \
   }
 
-#define HOOK_COPY_ASYNC(name, per_thread, parameters, arguments)                           \
+/* `may_wait`: the destination may be pageable memory. */
+#define HOOK_COPY_ASYNC(name, per_thread, may_wait, parameters, arguments)                 \
   CUresult name parameters {                                                               \
     if (pump_copy_refused(TO, FROM, bytes)) return CUDA_ERROR_INVALID_VALUE;               \
     if (pump_quiet()) return pump_real.name arguments;                                     \
-    pump_op_begin_timing(pump_at(stream, per_thread), true);                               \
+    struct pump_at at = pump_at(stream, per_thread);                                       \
+    struct pump_token token = {0, 0, 0, 0};                                                \
+    struct pump_op op;                                                                     \
+    pump_copy_extents(&op, TO, FROM, bytes);                                               \
+    if (may_wait) token = pump_copy_announce_wait(&op, TO, at);                            \
+    pump_op_begin_timing(at, token.seq == 0);                                              \
     CUresult result = pump_real.name arguments;                                            \
-    if (result == CUDA_SUCCESS) copied(TO, FROM, bytes, pump_at(stream, per_thread));      \
+    if (result == CUDA_SUCCESS) pump_copy_follow(&op, token, at);                          \
     pump_op_end_timing();                                                                  \
     return result;                                                                         \
   }
@@ -79,20 +103,21 @@ HOOK_COPY_BLOCKING(cuMemcpyPeer, false, pump_op_issued, PEER,
                    (to, to_context, from, from_context, bytes))
 HOOK_COPY_BLOCKING(cuMemcpyPeer_ptds, true, pump_op_issued, PEER,
                    (to, to_context, from, from_context, bytes))
-HOOK_COPY_ASYNC(cuMemcpyAsync, false, PLAIN_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyAsync_ptsz, true, PLAIN_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyDtoDAsync_v2, false, PLAIN_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, true, PLAIN_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyPeerAsync, false, PEER_ASYNC,
+HOOK_COPY_ASYNC(cuMemcpyAsync, false, true, PLAIN_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyAsync_ptsz, true, true, PLAIN_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyDtoDAsync_v2, false, false, PLAIN_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, true, false, PLAIN_ASYNC,
+                (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyPeerAsync, false, false, PEER_ASYNC,
                 (to, to_context, from, from_context, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyPeerAsync_ptsz, true, PEER_ASYNC,
+HOOK_COPY_ASYNC(cuMemcpyPeerAsync_ptsz, true, false, PEER_ASYNC,
                 (to, to_context, from, from_context, bytes, stream))
 #define WITH_ATTRIBUTES                                                                    \
   (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *attributes,         \
    CUstream stream)
-HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync, false, WITH_ATTRIBUTES,
+HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync, false, true, WITH_ATTRIBUTES,
                 (to, from, bytes, attributes, stream))
-HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync_ptsz, true, WITH_ATTRIBUTES,
+HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync_ptsz, true, true, WITH_ATTRIBUTES,
                 (to, from, bytes, attributes, stream))
 
 #undef FROM
@@ -101,8 +126,9 @@ HOOK_COPY_ASYNC(cuMemcpyWithAttributesAsync_ptsz, true, WITH_ATTRIBUTES,
 #define H_TO_D_ASYNC (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 HOOK_COPY_BLOCKING(cuMemcpyHtoD_v2, false, pump_op_issued, H_TO_D, (to, from, bytes))
 HOOK_COPY_BLOCKING(cuMemcpyHtoD_v2_ptds, true, pump_op_issued, H_TO_D, (to, from, bytes))
-HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2, false, H_TO_D_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true, H_TO_D_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2, false, false, H_TO_D_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true, false, H_TO_D_ASYNC,
+                (to, from, bytes, stream))
 
 #undef TO
 #undef FROM
@@ -112,8 +138,9 @@ HOOK_COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true, H_TO_D_ASYNC, (to, from, bytes,
 #define D_TO_H_ASYNC (void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2, false, pump_copy_arrived, D_TO_H, (to, from, bytes))
 HOOK_COPY_BLOCKING(cuMemcpyDtoH_v2_ptds, true, pump_copy_arrived, D_TO_H, (to, from, bytes))
-HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2, false, D_TO_H_ASYNC, (to, from, bytes, stream))
-HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true, D_TO_H_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2, false, true, D_TO_H_ASYNC, (to, from, bytes, stream))
+HOOK_COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true, true, D_TO_H_ASYNC,
+                (to, from, bytes, stream))
 
 /* ---- memsets -------------------------------------------------------------- */
 

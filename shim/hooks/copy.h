@@ -38,4 +38,13 @@ static inline struct pump_token pump_copy_begin(struct pump_op *op, struct pump_
  * earlier work on its stream have executed. */
 void pump_copy_arrived(struct pump_token token, struct pump_at at);
 
+/* Announces a copy whose asynchronous call waits for it: its destination is host memory
+ * that the driver does not know, so it is pageable. Returns seq 0 if the call will not
+ * wait. */
+struct pump_token pump_copy_announce_wait(struct pump_op *op, uint64_t to,
+                                          struct pump_at at);
+/* Follows the real call of an asynchronous copy: reports the wait or, after seq 0, the
+ * copy. The wait proves no progress: a GPU that can access pageable memory may not wait. */
+void pump_copy_follow(struct pump_op *op, struct pump_token token, struct pump_at at);
+
 #endif

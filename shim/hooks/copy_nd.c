@@ -43,9 +43,13 @@ static void done(struct pump_token token, struct pump_at at, int to_type) {
   CUresult name(const type *copy, CUstream stream) {                                       \
     struct pump_box box = box_of(copy);                                                    \
     if (pump_box_refused(&box)) return CUDA_ERROR_INVALID_VALUE;                           \
+    if (pump_quiet()) return pump_real.name(copy, stream);                                 \
+    struct pump_at at = pump_at(stream, per_thread);                                       \
+    struct pump_op op;                                                                     \
+    pump_box_extents(&op, &box);                                                           \
+    struct pump_token token = pump_copy_announce_wait(&op, box.to.address, at);            \
     CUresult result = pump_real.name(copy, stream);                                        \
-    if (result != CUDA_SUCCESS || pump_quiet()) return result;                             \
-    copied(&box, pump_at(stream, per_thread));                                             \
+    if (result == CUDA_SUCCESS) pump_copy_follow(&op, token, at);                          \
     return result;                                                                         \
   }
 

@@ -52,6 +52,48 @@ static void a_blocking_copy_of_rows_is_announced_before_it_waits(void) {
   CHECK(cuMemcpy2D_v2(NULL) == CUDA_ERROR_INVALID_VALUE && !next_event());
 }
 
+static CUresult no_host_memory(void *data, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+  (void)data;
+  CHECK(attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+  return address >= A ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void check_wait(struct pump_range_info *b, CUstream stream) {
+  CHECK(next_event() && head.extent_count == 1 && driver.newest_at_call == head.seq);
+  CHECK(extent_is(0, b, 0, BLOCK, PUMP_ACCESS_READ) && told.issued_seq == head.seq);
+  CHECK(told.issued_stream == stream);
+  uint64_t seq = head.seq, issued_ns = head.time_ns;
+  CHECK(next_event() && head.kind == PUMP_EVENT_SYNC && head.seq == seq);
+  CHECK(head.signature == issued_ns && told.synced_seq < seq && !next_event());
+}
+
+static void an_asynchronous_copy_into_pageable_memory_is_announced_and_a_wait(void) {
+  struct pump_range_info b = range(B, 8);
+  CUstream stream = (CUstream)9;
+  CUDA_MEMCPY2D copy = rows(A, B, 4096);
+  pump_real.cuPointerGetAttribute = no_host_memory;
+  void *host = (void *)0x5000; /* neither read nor written: nothing is copied */
+  CHECK(cuMemcpyDtoHAsync_v2(host, B, BLOCK, stream) == CUDA_SUCCESS);
+  check_wait(&b, stream);
+  CHECK(cuMemcpyAsync((CUdeviceptr)host, B, BLOCK, stream) == CUDA_SUCCESS);
+  check_wait(&b, stream);
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host;
+  CHECK(cuMemcpy2DAsync_v2(&copy, stream) == CUDA_SUCCESS);
+  check_wait(&b, stream);
+  /* The driver knows the destination, does not wait or has failed. */
+  CHECK(cuMemcpyDtoHAsync_v2((void *)A, B, BLOCK, stream) == CUDA_SUCCESS);
+  CHECK(next_event() && driver.newest_at_call == head.seq - 1 && !next_event());
+  CUstream captured = (CUstream)0x42;
+  CHECK(cuStreamBeginCapture_v2(captured, 0) == CUDA_SUCCESS);
+  driver.capturing = true;
+  CHECK(cuMemcpyDtoHAsync_v2(host, B, BLOCK, captured) == CUDA_SUCCESS && !next_event());
+  driver.answer = CUDA_ERROR_INVALID_VALUE;
+  CHECK(cuMemcpyDtoHAsync_v2(host, B, BLOCK, stream) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(next_event() && head.kind == PUMP_EVENT_COPY && !next_event());
+}
+
 static void a_box_reaches_from_its_first_byte_to_its_last(void) {
   struct pump_range_info a = range(A, 8), b = range(B, 8);
   CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -201,6 +243,7 @@ int main(int argc, char **argv) {
   static const struct scenario scenarios[] = {
       SCENARIO(rows_without_gaps_overwrite_and_rows_with_gaps_write),
       SCENARIO(a_blocking_copy_of_rows_is_announced_before_it_waits),
+      SCENARIO(an_asynchronous_copy_into_pageable_memory_is_announced_and_a_wait),
       SCENARIO(a_box_reaches_from_its_first_byte_to_its_last),
       SCENARIO(a_batch_is_so_many_copies),
       SCENARIO(a_batch_that_leaves_requested_memory_is_refused_by_number),
