@@ -157,8 +157,9 @@ static CUresult submit_copy(struct vd_stream *stream, const struct vd_copy *copy
   bool wait = manner == WAITED;
   if (manner != QUEUED) {
     bool pageable = from.memory == NULL && !wait;
-    bool short_enough = action != NULL && from_bytes <= STAGED_BYTES;
-    if (pageable && (!short_enough || !stage(action, from_bytes))) wait = true;
+    bool long_copy = from_bytes > STAGED_BYTES;
+    if (pageable && (long_copy || (action != NULL && !stage(action, from_bytes))))
+      wait = true;
     if (to.memory == NULL) wait = true;
   }
   CUresult result = vd_submit_locked(stream, &operation, action);
