@@ -14,9 +14,8 @@
  * [guessed]. */
 #define NEAR(ns) ((ns) + (ns) / 64)
 #define BEYOND(ns) ((ns) + (ns) / 16)
-/* Faults of samples that share a time must differ by 1 / FAULTS_DIFFER: if stalls that
- * much apart changed the time by less than NEAR, all stalls are an eighth of it
- * [derived]. */
+/* Faults of samples that share a time must differ by 1 / FAULTS_DIFFER. If that changed
+ * the time by less than NEAR, all stalls together are at most an eighth of it [derived]. */
 #define FAULTS_DIFFER 8u
 
 /* Finds an entry of a table with TIMING_KEYS entries, which begin with their keys; 0 marks
