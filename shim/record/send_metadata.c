@@ -17,7 +17,9 @@
 #include "record.h"
 
 #define SET_WORDS 8u
-#define SETS 4096u /* 256 KiB; a program touches one line per signature */
+/* Holds as many signatures as the worker, which forgets the least recently used one
+ * [derived: pump_extents_new]. */
+#define SETS 2048u
 #define NAME_SALT 0x6e616d65u
 
 static uint64_t sent[SETS][SET_WORDS] __attribute__((aligned(64)));

@@ -254,8 +254,10 @@ static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
                      launch->count, launch->pointers);
   launch->shape_key = extents_mix(launch->function_key, signature);
   if (line == NULL) return;
-  if (line->has_table)
-    launch->table = extents_cache_find(&learner->tables, launch->shape_key, learner->now);
+  if (line->has_table != 0)
+    launch->table = extents_cache_find(
+        line->has_table == EXTENTS_SMALL ? &learner->small_tables : &learner->tables,
+        launch->shape_key, learner->now);
   if (line->shape != 0)
     launch->shape = extents_cache_find(&learner->shapes, line->shape, learner->now);
   if (launch->shape != NULL) launch->shape_key = line->shape;
@@ -359,6 +361,7 @@ EXPORT void pump_extents_delete(struct pump_extents *learner) {
   extents_cache_free(&learner->shapes);
   extents_cache_free(&learner->signatures);
   extents_cache_free(&learner->tables);
+  extents_cache_free(&learner->small_tables);
   extents_cache_free(&learner->templates);
   extents_cache_free(&learner->votes);
   free(learner->spelled);
@@ -375,8 +378,11 @@ EXPORT struct pump_extents *pump_extents_new(void) {
       learner->segments != NULL && learner->spelled != NULL &&
       extents_cache_init(&learner->functions, 2048, sizeof(struct extents_function)) &&
       extents_cache_init(&learner->shapes, 4096, sizeof(struct extents_shape)) &&
-      extents_cache_init(&learner->signatures, 8192, sizeof(struct extents_signature)) &&
+      extents_cache_init(&learner->signatures, 16384, sizeof(struct extents_signature)) &&
       extents_cache_init(&learner->tables, 512, sizeof(struct extents_table)) &&
+      extents_cache_init(&learner->small_tables, 16384,
+                         offsetof(struct extents_table, entries) +
+                             EXTENTS_SMALL_TABLE * sizeof(struct extents_entry)) &&
       extents_cache_init(&learner->templates, 8192, sizeof(struct extents_template)) &&
       extents_cache_init(&learner->votes, 32768, sizeof(struct extents_vote));
   if (ready) return learner;

@@ -4,7 +4,7 @@
  * them. So a launch shows the beginnings of its tensors, but not their ends. This module
  * estimates an end for each pointer from integer parameters, by-value pointer tables,
  * copies, and the beginnings of other tensors. It is deterministic, without I/O, clock or
- * threads. Its memory is bounded: 11 MiB, touched on demand, and up to 12 MiB of starts.
+ * threads. Its memory is bounded: 14 MiB, touched on demand, and up to 12 MiB of starts.
  * Not thread-safe: one learner per worker. extents.c describes the rule, docs/extents.md
  * its scores.
  *

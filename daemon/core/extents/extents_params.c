@@ -107,11 +107,14 @@ static void mark_first(struct extents_shape *shape, uint32_t grid_begin) {
   }
 }
 
-static void keep_table(struct pump_extents *learner, uint64_t key) {
+/* Keeps the decoded table; returns where. */
+static uint32_t keep_table(struct pump_extents *learner, uint64_t key) {
   const struct extents_table *read = &learner->table;
-  struct extents_table *kept = extents_cache_take(&learner->tables, key, learner->now);
-  memcpy(kept, read,
+  bool small = read->count <= EXTENTS_SMALL_TABLE;
+  struct extents_cache *tables = small ? &learner->small_tables : &learner->tables;
+  memcpy(extents_cache_take(tables, key, learner->now), read,
          offsetof(struct extents_table, entries) + read->count * sizeof(read->entries[0]));
+  return small ? EXTENTS_SMALL : EXTENTS_LARGE;
 }
 
 /* Stores the launch's shape; returns its key. */
@@ -150,11 +153,11 @@ const struct extents_signature *extents_digest(struct pump_extents *learner,
   if (launch == NULL) return extents_cache_find(&learner->signatures, key, learner->now);
   struct extents_signature *line =
       extents_cache_take(&learner->signatures, key, learner->now);
-  line->has_table = extents_decode(&function->named, launch, &learner->table);
+  bool decoded = extents_decode(&function->named, launch, &learner->table);
+  line->has_table = decoded ? keep_table(learner, key) : 0;
   line->shape = 0;
-  if (line->has_table) keep_table(learner, key);
   /* A table with all its slots needs no integers. */
-  if (!line->has_table || learner->table.open)
+  if (!decoded || learner->table.open)
     line->shape = keep_shape(learner, function, function_key, launch, count, pointers);
   launch->bytes = 0;
   return line;

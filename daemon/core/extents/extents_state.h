@@ -36,6 +36,7 @@
 #define EXTENTS_FORMULAS 24u         /* formulas kept for one argument */
 #define EXTENTS_VOTES 5u             /* lengths kept for one argument and shape */
 #define EXTENTS_TABLE 256u           /* pointers of one decoded table */
+#define EXTENTS_SMALL_TABLE 8u       /* pointers of a small one */
 #define EXTENTS_PENDING 16u          /* parameter buffers that wait for their launch */
 /* Parameters as words of 8 bytes [derived]. */
 #define EXTENTS_WORDS (PUMP_EXTENTS_PARAMETER_BYTES / 8)
@@ -132,9 +133,13 @@ struct extents_shape {
   struct extents_integer integers[EXTENTS_INTEGERS];
 };
 
+/* Where a signature's table is kept. */
+#define EXTENTS_SMALL 1
+#define EXTENTS_LARGE 2
+
 struct extents_signature {
-  uint64_t shape; /* key of the shape */
-  uint32_t has_table;
+  uint64_t shape;     /* key of the shape */
+  uint32_t has_table; /* 0: none; else EXTENTS_SMALL or EXTENTS_LARGE */
   uint32_t reserved;
 };
 
@@ -222,6 +227,9 @@ struct pump_extents {
   struct extents_cache shapes;
   struct extents_cache signatures;
   struct extents_cache tables;
+  /* Beginnings of tables with at most EXTENTS_SMALL_TABLE entries. Reductions need many:
+   * old numbers in their padding make new signatures. */
+  struct extents_cache small_tables;
   struct extents_cache templates;
   struct extents_cache votes;
   struct extents_pending pending[EXTENTS_PENDING];

@@ -310,6 +310,23 @@ def test_a_reduction_uses_its_last_pointers_and_little_of_its_scratch() -> None:
     assert believed[len(ints(0, 0) + config)] == 0, "an old pointer between the numbers"
 
 
+def test_reductions_with_old_numbers_in_their_padding_are_remembered_by_the_thousand() -> None:
+    client = Client([512 * MIB])
+    client.launch(OTHER, words(client.at(3 * MIB)), tell=False)
+    config = ints(4, 8192, 1024, 512, 32, 128, 0, 4, 1, 0, 32, 32, 4, 128, 1, 4)
+
+    def launch(number: int, begin: int, *, tell: bool) -> int:
+        inside = ints(0, 0) + config + ints(number, 7)
+        inside += words(0) * ((984 - len(inside)) // 8)
+        tail = words(client.at(begin), client.at(begin + 200 * MIB), 0, 0)
+        tail += words(client.at(begin + 32 * MIB), 0, 0, 0)
+        return client.launch(ADD, inside + tail, (8, 128, 1), tell=tell)[1016]
+
+    told = [launch(number, 0, tell=True) for number in range(3000)]
+    assert set(told) == {8 * 128 * 32 * 4 * 4}
+    assert [launch(number, 256 * MIB, tell=False) for number in range(3000)] == told
+
+
 def test_every_pointer_of_an_elementwise_kernel_has_its_count_of_elements() -> None:
     client = Client([512 * MIB])
     for function, code, size in ((ADD, "f", 4), (OTHER, "N3c108BFloat16E", 2)):
