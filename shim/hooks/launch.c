@@ -27,16 +27,17 @@
 
 /* A launch that may begin early is neither timed nor gated, because an event or gate
  * before it would prevent that. The measured time begins behind the gate. */
-#define AHEAD(at, may)                                                                     \
+#define AHEAD(at, grid_x, may)                                                             \
   loads = pump_launch_loads(function, at);                                                 \
-  pump_launch_gate(function, at, may);                                                     \
+  pump_launch_gate(function, grid_x, at, may);                                             \
   pump_op_begin_timing(at, may)
-#define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), true)
+#define AHEAD_OF(stream, per_thread) AHEAD(pump_at(stream, per_thread), grid_x, true)
 /* Before the real call the configuration may still be NULL. */
 #define STREAM_EX (config == NULL ? NULL : config->hStream)
+#define GRID_X_EX (config == NULL ? 0 : config->gridDimX)
 #define AHEAD_EX(per_thread)                                                               \
   forget_events(config);                                                                   \
-  AHEAD(pump_at(STREAM_EX, per_thread), !chained(config))
+  AHEAD(pump_at(STREAM_EX, per_thread), GRID_X_EX, !chained(config))
 
 #define LAUNCH(given_extra)                                                                \
   {.function = function,                                                                   \
@@ -120,13 +121,13 @@ HOOK_LAUNCH(cuLaunchCooperativeKernel_ptsz, pump_at(stream, true), LAUNCH(NULL),
    .grid = {(uint32_t)(width), (uint32_t)(height), 1},                                     \
    .block = {1, 1, 1},                                                                     \
    .unknown = true}
-HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1), AHEAD_OF(NULL, false),
-            (CUfunction function), (function))
+HOOK_LAUNCH(cuLaunch, pump_at(NULL, false), OBSOLETE(1, 1),
+            AHEAD(pump_at(NULL, false), 1, true), (CUfunction function), (function))
 HOOK_LAUNCH(cuLaunchGrid, pump_at(NULL, false), OBSOLETE(width, height),
-            AHEAD_OF(NULL, false), (CUfunction function, int width, int height),
-            (function, width, height))
+            AHEAD(pump_at(NULL, false), (uint32_t)width, true),
+            (CUfunction function, int width, int height), (function, width, height))
 HOOK_LAUNCH(cuLaunchGridAsync, pump_at(stream, false), OBSOLETE(width, height),
-            AHEAD_OF(stream, false),
+            AHEAD(pump_at(stream, false), (uint32_t)width, true),
             (CUfunction function, int width, int height, CUstream stream),
             (function, width, height, stream))
 

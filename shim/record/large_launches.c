@@ -1,31 +1,32 @@
-/* large_launches.c - functions whose launches touch much of the budget and wait for their
- * memory in their stream (progress/gates.c).
+/* large_launches.c - launches that touch much of the budget and wait for their memory in
+ * their stream (progress/gates.c).
  *
  * The operands of a launch are known after it was issued, and a gate stands before it. So
- * a function's newest launch decides about its next one. A reused handle, or two functions
- * with one bucket, cost or save a gate.
+ * the newest launch of the function with as wide a grid decides: an optimizer's launch for
+ * a few small tensors says nothing about the one for all others. A reused handle, or two
+ * kinds with one bucket, cost or save a gate.
  */
 #include "record.h"
 
-#define BUCKETS 64
+#define BUCKETS 256
 
-static uint64_t functions[BUCKETS]; /* by hash of the handle; 0: none */
+static uint64_t kinds[BUCKETS]; /* by hash; 0: none */
 
-static uint64_t *bucket_of(uint64_t function) {
-  return &functions[pump_mix(function) % BUCKETS];
+static uint64_t kind_of(uint64_t function, uint32_t grid_x) {
+  return pump_mix(function ^ (uint64_t)grid_x << 32);
 }
 
-bool pump_launches_are_large(CUfunction function) {
-  uint64_t handle = (uint64_t)(uintptr_t)function;
-  return PUMP_LOAD(bucket_of(handle)) == handle;
+bool pump_launches_are_large(CUfunction function, uint32_t grid_x) {
+  uint64_t kind = kind_of((uint64_t)(uintptr_t)function, grid_x);
+  return PUMP_LOAD(&kinds[kind % BUCKETS]) == kind;
 }
 
-void pump_launch_note_size(uint64_t function, bool large) {
-  uint64_t *bucket = bucket_of(function);
+void pump_launch_note_size(uint64_t function, uint32_t grid_x, bool large) {
+  uint64_t kind = kind_of(function, grid_x), *bucket = &kinds[kind % BUCKETS];
   if (large) {
-    PUMP_STORE(bucket, function);
+    PUMP_STORE(bucket, kind);
     PUMP_STORE(&pump_gates_large, 1);
-  } else if (PUMP_LOAD(bucket) == function) {
+  } else if (PUMP_LOAD(bucket) == kind) {
     PUMP_STORE(bucket, 0);
   }
 }

@@ -94,21 +94,23 @@ void pump_code_reset(void);
  * pump_op_begin_timing. Not while code is loaded: the driver would wait for the gate, and
  * the gate for memory that only other calls of the driver can move. */
 void pump_op_gate(struct pump_at at, bool large);
-#define pump_launch_gate(function, at, may)                                                \
+#define pump_launch_gate(function, grid_x, at, may)                                        \
   do {                                                                                     \
-    bool large_ = PUMP_LOAD(&pump_gates_large) != 0 && pump_launches_are_large(function);  \
+    bool large_ =                                                                          \
+        PUMP_LOAD(&pump_gates_large) != 0 && pump_launches_are_large(function, grid_x);    \
     if (PUMP_UNLIKELY(large_ || PUMP_LOAD(&pump_gates_devices) != 0) &&                    \
         !pump_code_is_loading() && (may))                                                  \
       pump_op_gate(at, large_);                                                            \
   } while (0)
-/* Functions whose newest launch touched much of the budget (large_launches.c). */
-bool pump_launches_are_large(CUfunction function);
-void pump_launch_note_size(uint64_t function, bool large);
-static inline void pump_launch_touched(uint64_t function, uint32_t device, uint64_t bytes) {
+/* Whether the newest such launch touched much of the budget (large_launches.c). */
+bool pump_launches_are_large(CUfunction function, uint32_t grid_x);
+void pump_launch_note_size(uint64_t function, uint32_t grid_x, bool large);
+static inline void pump_launch_touched(uint64_t function, uint32_t grid_x, uint32_t device,
+                                       uint64_t bytes) {
   bool large =
       bytes * PUMP_LARGE_SHARE > PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
   if (PUMP_UNLIKELY(large || PUMP_LOAD(&pump_gates_large) != 0))
-    pump_launch_note_size(function, large);
+    pump_launch_note_size(function, grid_x, large);
 }
 static inline void pump_op_end_timing(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();

@@ -307,8 +307,8 @@ static void a_launch_has_a_gate_where_the_job_yields_and_one_may_stand(void) {
   CHECK(next_event() && told.gates == 2); /* it uses no engine */
 }
 
-/* A function is gated from its second launch on, as long as the newest one touched more
- * than a tenth of the budget. */
+/* A function is gated from its second launch on, as long as the newest one with as wide a
+ * grid touched more than a tenth of the budget. */
 static void a_function_that_touches_much_of_the_budget_has_a_gate(void) {
   uint64_t pointer = range(0x7f0010000000, 32).base;
   uint64_t *budget_bytes = &pump_shm->devices[3].budget_bytes;
@@ -323,6 +323,8 @@ static void a_function_that_touches_much_of_the_budget_has_a_gate(void) {
   CHECK(told.gate_large);
   cuLaunchKernel((CUfunction)0x77780000, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
   CHECK(next_event() && told.gates == 1); /* another function */
+  cuLaunchKernel(KERNEL, 7, 1, 1, 1, 1, 1, 0, (CUstream)0x42, NULL, NULL);
+  CHECK(next_event() && told.gates == 1); /* another grid, and little memory */
   *budget_bytes += PUMP_BLOCK_BYTES;
   for (int i = 0; i < 2; i++) CHECK(launch(params, NULL) == CUDA_SUCCESS && next_event());
   CHECK(told.gates == 2); /* before the first of the two */
