@@ -216,8 +216,7 @@ static struct pump_token announce(struct pump_op *op, uint32_t kind, uint64_t fu
     PUMP_ADD(&pump_shm->shim_counters.extents_dropped, op->dropped);
   for (uint32_t i = 0; i < op->count; i++)
     token.touched_bytes += pump_range_touch(&op->extents[i], token.seq);
-  if (launch != NULL)
-    pump_launch_touched(function, launch->grid[0], ref.device, token.touched_bytes);
+  if (launch != NULL) pump_launch_touched(launch, ref.device, token.touched_bytes);
   struct pump_event head; /* all but the extents, which push() does not read */
   head.seq = token.seq;
   head.time_ns = token.time_ns;

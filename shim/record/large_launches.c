@@ -12,17 +12,18 @@
 
 static uint64_t kinds[BUCKETS]; /* by hash; 0: none */
 
-static uint64_t kind_of(uint64_t function, uint32_t grid_x) {
-  return pump_mix(function ^ (uint64_t)grid_x << 32);
+static uint64_t kind_of(CUfunction function, uint32_t grid_x) {
+  return pump_mix((uint64_t)(uintptr_t)function ^ (uint64_t)grid_x << 32);
 }
 
 bool pump_launches_are_large(CUfunction function, uint32_t grid_x) {
-  uint64_t kind = kind_of((uint64_t)(uintptr_t)function, grid_x);
+  uint64_t kind = kind_of(function, grid_x);
   return PUMP_LOAD(&kinds[kind % BUCKETS]) == kind;
 }
 
-void pump_launch_note_size(uint64_t function, uint32_t grid_x, bool large) {
-  uint64_t kind = kind_of(function, grid_x), *bucket = &kinds[kind % BUCKETS];
+void pump_launch_note_size(const struct pump_launch *launch, bool large) {
+  uint64_t kind = kind_of(launch->function, launch->grid[0]);
+  uint64_t *bucket = &kinds[kind % BUCKETS];
   if (large) {
     PUMP_STORE(bucket, kind);
     PUMP_STORE(&pump_gates_large, 1);

@@ -104,14 +104,6 @@ void pump_op_gate(struct pump_at at, bool large);
   } while (0)
 /* Whether the newest such launch touched much of the budget (large_launches.c). */
 bool pump_launches_are_large(CUfunction function, uint32_t grid_x);
-void pump_launch_note_size(uint64_t function, uint32_t grid_x, bool large);
-static inline void pump_launch_touched(uint64_t function, uint32_t grid_x, uint32_t device,
-                                       uint64_t bytes) {
-  bool large =
-      bytes * PUMP_LARGE_SHARE > PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
-  if (PUMP_UNLIKELY(large || PUMP_LOAD(&pump_gates_large) != 0))
-    pump_launch_note_size(function, grid_x, large);
-}
 static inline void pump_op_end_timing(void) {
   if (PUMP_UNLIKELY(pump_timed_begun)) pump_timed_give_back();
 }
@@ -140,6 +132,16 @@ struct pump_launch {
   bool unknown;             /* its parameters were not seen */
 };
 void pump_launch_report(const struct pump_launch *launch, struct pump_at at);
+
+/* Notes how much of the budget a launch touches (large_launches.c). */
+void pump_launch_note_size(const struct pump_launch *launch, bool large);
+static inline void pump_launch_touched(const struct pump_launch *launch, uint32_t device,
+                                       uint64_t bytes) {
+  bool large =
+      bytes * PUMP_LARGE_SHARE > PUMP_LOAD(&pump_shm->devices[device].budget_bytes);
+  if (PUMP_UNLIKELY(large || PUMP_LOAD(&pump_gates_large) != 0))
+    pump_launch_note_size(launch, large);
+}
 
 /* Finds the launch's extents and its signature, without a report. */
 void pump_launch_describe(const struct pump_launch *launch, struct pump_op *op);

@@ -13,19 +13,18 @@
 #include "model_state.h"
 #include "pump_ring.h"
 
-/* Expects an operation, with at least `slots` slots for uses. */
+/* Expects an operation, with `spare` more slots for uses than its known accesses need. */
 static bool expect(struct pump_model *m, uint32_t stream,
-                   const struct pump_access *accesses, uint32_t count, uint64_t slots) {
+                   const struct pump_access *accesses, uint32_t count, uint64_t spare) {
   struct model_run runs[PUMP_MAX_EXTENTS];
   uint32_t found = 0;
-  int64_t most = 0;
-  if (stream >= PUMP_MAX_STREAMS || slots > USES) return false;
+  int64_t most = (int64_t)spare;
+  if (stream >= PUMP_MAX_STREAMS || spare > USES) return false;
   for (uint32_t i = 0; i < count && found < PUMP_MAX_EXTENTS; i++) {
     struct pump_access access = accesses[i];
     if (access.missing == 0 && model_run_of(m, &access, &runs[found]))
       most += runs[found++].count;
   }
-  if (most < (int64_t)slots) most = (int64_t)slots;
   if (m->window.op_head - m->window.op_tail >= OPS ||
       m->window.use_head - m->window.use_tail + most > USES)
     return false;
@@ -39,13 +38,14 @@ static bool expect(struct pump_model *m, uint32_t stream,
   return true;
 }
 
-/* Each access reserves slots for its length wherever it may begin: tensors move, and a
- * range may be missing yet, or shorter than the one that is expected. */
+/* Accesses to missing ranges only reserve slots, because only their length is known. Each
+ * access has one spare slot, because it may begin at another offset in its first block. */
 bool model_expect(struct pump_model *m, const struct pump_predicted *next) {
-  uint64_t slots = 0;
+  uint64_t spare = next->count;
   for (uint32_t i = 0; i < next->count; i++)
-    slots += (next->accesses[i].length_bytes + 2 * PUMP_BLOCK_BYTES - 2) / PUMP_BLOCK_BYTES;
-  if (!expect(m, next->stream, next->accesses, next->count, slots)) return false;
+    if (next->accesses[i].missing != 0)
+      spare += next->accesses[i].length_bytes / PUMP_BLOCK_BYTES + 1;
+  if (!expect(m, next->stream, next->accesses, next->count, spare)) return false;
   uint32_t index = op_index(m->window.op_head - 1);
   struct op *op = &m->window.ops[index];
   op->partial = next->missing != 0;
