@@ -147,10 +147,9 @@
 /* Large launches touch more than 1 / PUMP_LARGE_SHARE of the budget [measured: 0088]. */
 #define PUMP_LARGE_SHARE 10u
 /* Their gates: none if the worker has been silent for so long; how often the pause doubles
- * at most; after how many openings in time it halves [guessed]. */
+ * at most [guessed]. */
 #define PUMP_GATE_SILENT_NS 500000000u
 #define PUMP_GATE_DOUBLED_MOST 12u
-#define PUMP_GATE_OPENED 8u
 /* Our descriptors have at least this number: a program has at most 1,024 by default, and
  * opens the lowest [guessed]. */
 #define PUMP_HIGH_DESCRIPTOR 900

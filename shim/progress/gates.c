@@ -16,8 +16,8 @@
  * The thread opens all gates when the job stops yielding: the worker's request is for a
  * bounded time and is renewed each second. It does so as well when the worker is silent.
  * The thread also forces all gates open if nothing has moved for PUMP_GATE_STILL_NS, or a
- * gate has been shut for PUMP_GATE_MOST_NS. Then no gate is made for PUMP_GATE_PAUSE_NS.
- * For large launches it doubles each time, and halves after PUMP_GATE_OPENED others.
+ * gate has been shut for PUMP_GATE_MOST_NS. Then no gate is made for PUMP_GATE_PAUSE_NS,
+ * which doubles each time for large launches.
  *
  * Before a stream is made to wait, the newest number is raised, and the thread knows the
  * context's word. The thread sets `asleep` before its last check of both, and is woken
@@ -49,8 +49,7 @@ struct gates {
   /* The thread's own: opened (gates up to this number), seen (last moved(), which changed
    * at changed_ns), shut_ns (since when any gate is shut; 0: all are open). */
   uint64_t opened, seen, changed_ns, shut_ns;
-  uint32_t forced;  /* doublings of the pause of large launches' gates */
-  uint32_t in_time; /* openings that were not forced */
+  uint32_t forced; /* how often gates of large launches were forced open */
 };
 static struct gates all[PUMP_MAX_DEVICES];
 static unsigned char *pages; /* one page for each small number of a context */
@@ -121,9 +120,6 @@ static bool poll_gates(uint32_t device, uint64_t now_ns) {
   }
   publish_opened_gates(device);
   if (gates->opened < made) return true;
-  bool in_time = gates->shut_ns != 0 && now_ns >= PUMP_LOAD(&gates->paused_ns);
-  if (in_time && gates->forced > 0 && ++gates->in_time % PUMP_GATE_OPENED == 0)
-    gates->forced--;
   gates->shut_ns = 0;
   return false;
 }

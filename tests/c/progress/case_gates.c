@@ -169,28 +169,6 @@ SCENARIO(gates_of_large_launches_that_are_forced_open_become_rare) {
   CHECK(pauses[0] > 900 * MS && pauses[0] < 1900 * MS && pauses[1] > 1900 * MS);
 }
 
-SCENARIO(gates_of_large_launches_come_back_after_some_that_opened_in_time) {
-  CUstream stream = large_launches();
-  launch(stream);
-  EVENTUALLY(is_open()); /* nothing moves */
-  CHECK(forced() == 1);
-  uint32_t before = PUMP_LOAD(&waits);
-  EVENTUALLY((large_gate(stream), PUMP_LOAD(&waits) > before));
-  for (uint64_t i = 0; i < PUMP_GATE_OPENED; i++) {
-    PUMP_STORE(&pump_shm->devices[0].ready_seq, value);
-    launch(stream);
-    EVENTUALLY(is_open());
-    large_gate(stream);
-  }
-  launch(stream);
-  EVENTUALLY(is_open());
-  CHECK(forced() == 2);
-  uint64_t begin_ns = pump_now_ns();
-  before = PUMP_LOAD(&waits);
-  EVENTUALLY((large_gate(stream), PUMP_LOAD(&waits) > before));
-  CHECK(pump_now_ns() - begin_ns < 1900 * MS);
-}
-
 SCENARIO(gates_open_when_the_job_yields_no_longer) {
   CUstream stream = yielding();
   first_gate(stream);

@@ -9,7 +9,6 @@ SCENARIOS = [
     "a_large_launch_waits_for_its_memory_while_a_worker_brings_it",
     "a_silent_worker_opens_the_gates_of_large_launches_and_gets_none",
     "gates_of_large_launches_that_are_forced_open_become_rare",
-    "gates_of_large_launches_come_back_after_some_that_opened_in_time",
     "gates_open_when_the_job_yields_no_longer",
     "gates_open_by_the_clock_where_nothing_moves_and_none_is_made_for_a_while",
     "no_gate_stays_shut_however_much_moves",
