@@ -254,10 +254,10 @@ static void recall(struct launch *launch, uint64_t handle, uint64_t signature) {
                      launch->count, launch->pointers);
   launch->shape_key = extents_mix(launch->function_key, signature);
   if (line == NULL) return;
-  if (line->has_table != 0)
-    launch->table = extents_cache_find(
-        line->has_table == EXTENTS_SMALL ? &learner->small_tables : &learner->tables,
-        launch->shape_key, learner->now);
+  if (line->table != 0)
+    launch->table = extents_cache_find(line->table == EXTENTS_SMALL ? &learner->small_tables
+                                                                    : &learner->tables,
+                                       launch->shape_key, learner->now);
   if (line->shape != 0)
     launch->shape = extents_cache_find(&learner->shapes, line->shape, learner->now);
   if (launch->shape != NULL) launch->shape_key = line->shape;

@@ -154,7 +154,7 @@ const struct extents_signature *extents_digest(struct pump_extents *learner,
   struct extents_signature *line =
       extents_cache_take(&learner->signatures, key, learner->now);
   bool decoded = extents_decode(&function->named, launch, &learner->table);
-  line->has_table = decoded ? keep_table(learner, key) : 0;
+  line->table = decoded ? keep_table(learner, key) : 0;
   line->shape = 0;
   /* A table with all its slots needs no integers. */
   if (!decoded || learner->table.open)

@@ -138,8 +138,8 @@ struct extents_shape {
 #define EXTENTS_LARGE 2
 
 struct extents_signature {
-  uint64_t shape;     /* key of the shape */
-  uint32_t has_table; /* 0: none; else EXTENTS_SMALL or EXTENTS_LARGE */
+  uint64_t shape; /* key of the shape */
+  uint32_t table; /* 0: none; else EXTENTS_SMALL or EXTENTS_LARGE */
   uint32_t reserved;
 };
 

@@ -14,8 +14,8 @@
  * time: the verdict on its function saves trials of others.
  *
  * All trials together may cost TRIALS_PART of the run's time. A kernel of unknown kind is
- * assumed to read its memory READS times, one whose name tells of a gather once. Time lost
- * beyond that in slower operations counts too, so the next trial comes later.
+ * assumed to read its memory READS times, one whose name tells of a gather once. What
+ * slower operations lose is added, so the next trial comes later.
  */
 #include "model_state.h"
 #include "pump_assert.h"

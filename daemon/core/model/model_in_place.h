@@ -15,7 +15,7 @@ struct in_place {
   uint32_t on_trial; /* those among them that are on trial */
   uint64_t bytes, bytes_peak; /* their bytes, and the most so far */
   uint64_t begun_ns;          /* when the first operation was read; 0: none */
-  uint64_t trials_ns;         /* estimated cost of all trials */
+  uint64_t trials_ns;         /* estimated cost of all trials, and measured losses */
   struct in_place_op {
     uint64_t seq, function;
     uint32_t slot, generation; /* of the range of which it lacks most when issued */

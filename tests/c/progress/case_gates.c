@@ -182,7 +182,7 @@ SCENARIO(gates_open_when_the_job_yields_no_longer) {
   CHECK(PUMP_LOAD(&waits) == 2);
   launch(stream);
   gate(stream);
-  uint64_t until_ns = pump_now_ns() + 2000 * MS;
+  uint64_t until_ns = pump_now_ns() + 800 * MS;
   while (!is_open()) {
     CHECK(pump_now_ns() < until_ns);
     PUMP_ADD(&pump_shm->header.activity, 1);
